@@ -61,6 +61,10 @@ struct GroupParameters : pc::impl::GroupParametersBase<GroupParameters> {
     };
     for (const NameGlobs &globs : frozen)
       requireUsed("--freeze", globs);
+    bool anyTrained = false;
+    getOperation().walk([&](ParameterOp parameter) { anyTrained |= !parameter.getFrozen(); });
+    if (!frozen.empty() && !anyTrained)
+      fail("--freeze: every parameter is frozen, so there is nothing to train");
     for (const Group &group : all)
       requireUsed("--group", group.globs);
   }

@@ -6,6 +6,16 @@
 using namespace mlir;
 using namespace pc;
 
+/// Reads `dim=1`, `dim>=2` or `dim<=1` as the least and the largest number; nothing if it is something else.
+static std::optional<std::pair<int64_t, int64_t>> numbersOfDims(StringRef text) {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  bool least = text.consume_front("dim>="), largest = !least && text.consume_front("dim<=");
+  int64_t number;
+  if ((!least && !largest && !text.consume_front("dim=")) || text.getAsInteger(10, number) || number < 0)
+    return std::nullopt;
+  return std::pair(largest ? 0 : number, least ? most : number);
+}
+
 FailureOr<NameGlobs> NameGlobs::parse(StringRef text, std::string &why) {
   NameGlobs result;
   result.all = text.str();
@@ -17,7 +27,12 @@ FailureOr<NameGlobs> NameGlobs::parse(StringRef text, std::string &why) {
       why = glob ? "has an empty glob" : "is not a glob: " + llvm::toString(glob.takeError());
       return failure();
     }
-    result.globs.push_back({part.str(), std::move(*glob)});
+    std::optional<std::pair<int64_t, int64_t>> dims = numbersOfDims(part);
+    if (!dims && part.starts_with("dim") && part.find_first_of("=<>") == 3) {
+      why = "has '" + part.str() + "', which is not a number of dims; write dim=1, dim>=2 or dim<=1";
+      return failure();
+    }
+    result.globs.push_back({part.str(), std::move(*glob), dims});
   }
   return result;
 }
@@ -26,26 +41,33 @@ bool NameGlobs::fits(StringRef name) {
   bool any = false;
   for (Glob &glob : globs)
     for (StringRef rest = name; !rest.empty(); rest = rest.split('.').second)
-      if (glob.pattern.match(rest))
+      if (!glob.dims && glob.pattern.match(rest))
         any = glob.isUsed = true;
   return any;
 }
 
-/// Calls `fits` for the name and the tensor of each part.
-static int64_t countFitting(ParameterOp parameter, NameGlobs &globs) {
-  return llvm::count_if(partsOf(parameter), [&](const ParameterPart &part) {
-    bool tensor = globs.fits(part.source.getTensor());
-    return globs.fits(part.name) || tensor;
-  });
+/// Whether something fits the name, the tensor or the tensor's number of dims. All are tried, since they are noted.
+bool NameGlobs::fitsPart(const ParameterPart &part) {
+  bool any = fits(part.source.getTensor());
+  any |= fits(part.name);
+  auto number = static_cast<int64_t>(part.source.getShape().size());
+  for (Glob &glob : globs)
+    if (glob.dims && glob.dims->first <= number && number <= glob.dims->second)
+      any = glob.isUsed = true;
+  return any;
+}
+
+int64_t NameGlobs::countFitting(ParameterOp parameter) {
+  return llvm::count_if(partsOf(parameter), [&](const ParameterPart &part) { return fitsPart(part); });
 }
 
 bool NameGlobs::fitsSome(ParameterOp parameter) {
-  int64_t count = countFitting(parameter, *this);
+  int64_t count = countFitting(parameter);
   return fits(parameter.getName()) || count;
 }
 
 FailureOr<bool> NameGlobs::fits(ParameterOp parameter) {
-  int64_t count = countFitting(parameter, *this), parts = numParts(parameter);
+  int64_t count = countFitting(parameter), parts = numParts(parameter);
   if (fits(parameter.getName()) || count == parts)
     return true;
   if (count)

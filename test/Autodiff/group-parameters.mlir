@@ -5,6 +5,11 @@
 // RUN: not pc-opt %s --pc-group-parameters="groups=*.bia:decay=0" 2>&1 | FileCheck %s --check-prefix=NOTHING
 // RUN: not pc-opt %s --pc-group-parameters="groups={fc.*|x:decay=0 *.bias:decay=1}" 2>&1 | FileCheck %s --check-prefix=TWO
 // RUN: not pc-opt %s --pc-group-parameters="groups={*.bias:decay=0} freeze=fc.*" 2>&1 | FileCheck %s --check-prefix=FROZEN
+// RUN: not pc-opt %s --pc-group-parameters="freeze=*" 2>&1 | FileCheck %s --check-prefix=EVERYTHING
+// RUN: not pc-opt %s --pc-group-parameters="groups=dim=3:decay=0" 2>&1 | FileCheck %s --check-prefix=DIMS
+// RUN: not pc-opt %s --pc-group-parameters="groups={dim>=2:lr=2x head:decay=0}" 2>&1 | FileCheck %s --check-prefix=BOTH
+// RUN: not pc-opt %s --pc-group-parameters="groups=dim>2:decay=0" 2>&1 | FileCheck %s --check-prefix=CONDITION
+// RUN: pc-opt %s --pc-group-parameters="groups={dim>=2:lr=2x norm|dim<=1:decay=0}" | FileCheck %s --check-prefix=BY-DIMS
 // RUN: not pc-opt %s --pc-group-parameters="freeze=fd.*" 2>&1 | FileCheck %s --check-prefix=FREEZE
 // RUN: not pc-opt %s --pc-group-parameters="groups=*:lr=0.1" 2>&1 | FileCheck %s --check-prefix=RATE
 // RUN: not pc-opt %s --pc-group-parameters="groups=*:rate=1" 2>&1 | FileCheck %s --check-prefix=SETTING
@@ -17,6 +22,10 @@
 // NOTHING: error: --group: '*.bia' fits no parameter, whose names are such as 'fc.bias' and 'head'
 // TWO: error: --group: 'fc.bias' belongs to two groups, 'fc.*|x' and '*.bias'
 // FROZEN: error: --group=*.bias: 'fc.bias' is frozen, so the optimizer does not treat it
+// EVERYTHING: error: --freeze: every parameter is frozen, so there is nothing to train
+// DIMS: error: --group: 'dim=3' fits no parameter, whose names are such as 'fc.bias' and 'head'
+// BOTH: error: --group: 'head' belongs to two groups, 'dim>=2' and 'head'
+// CONDITION: error: --group=dim>2 has 'dim>2', which is not a number of dims; write dim=1, dim>=2 or dim<=1
 // FREEZE: error: --freeze: 'fd.*' fits no parameter, whose names are such as 'fc.bias' and 'head'
 // RATE: error: --group=*:lr=0.1: the learning rate of a group is a factor of --lr; write lr=0.1x
 // SETTING: error: --group=*:rate=1: 'rate=1' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2, eps or optimizer
@@ -32,6 +41,13 @@
 // CHECK: pc.parameter "norm" group {decay = 0.000000e+00 : f64, name = "no decay"} dims
 // CHECK: pc.parameter "mix" dims
 // CHECK: pc.parameter "head" group {decay = 0.000000e+00 : f64, name = "head"} dims
+
+// BY-DIMS: pc.parameter "wte" group {lr_factor = 2.000000e+00 : f64, name = "dim>=2"} dims
+// BY-DIMS: pc.parameter "fc.weight" group {lr_factor = 2.000000e+00 : f64, name = "dim>=2"} dims
+// BY-DIMS: pc.parameter "fc.bias" group {decay = 0.000000e+00 : f64, name = "norm|dim<=1"} dims
+// BY-DIMS: pc.parameter "norm" group {decay = 0.000000e+00 : f64, name = "norm|dim<=1"} dims
+// BY-DIMS: pc.parameter "mix" group {lr_factor
+// BY-DIMS: pc.parameter "head" group {lr_factor
 
 // STEP-NOT: pc.output gradient "fc.weight"
 // STEP: %[[ALL:.*]] = pc.input hyper dims ["hyper"] : tensor<9xf32>

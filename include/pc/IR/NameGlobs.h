@@ -1,7 +1,8 @@
 //===- NameGlobs.h - Globs that name parameters ---------------------------------------------===//
 // Flags name parameters by globs, separated by `|`. A glob fits a name if it fits all of it or what follows one of its
 // dots, so `q_proj.weight`, `h.0.*` and `*.bias` fit "model.h.0.attn.q_proj.weight" and its like, as do the targets of
-// PEFT. Names are those of a checkpoint's tensors.
+// PEFT. Names are those of a checkpoint's tensors. Instead of a glob, `dim=1`, `dim>=2` and `dim<=1` fit parameters by
+// the number of dims of these tensors, as p.dim() in PyTorch.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_NAMEGLOBS_H
 #define PC_IR_NAMEGLOBS_H
@@ -11,13 +12,13 @@
 
 namespace pc {
 
-/// Globs, and which of them have fitted something so far.
+/// Globs and numbers of dims, and which of them have fitted something so far.
 class NameGlobs {
 public:
   /// Reads `text`. Fails with `why`, as in "has an empty glob".
   static mlir::FailureOr<NameGlobs> parse(llvm::StringRef text, std::string &why);
 
-  /// Whether a glob fits the name. All that do are noted.
+  /// Whether a glob fits the name. All that do are noted. Numbers of dims fit no name.
   bool fits(llvm::StringRef name);
   /// Whether a glob fits the parameter, or one of the checkpoint's tensors in it.
   bool fitsSome(ParameterOp parameter);
@@ -32,8 +33,11 @@ private:
   struct Glob {
     std::string text;
     llvm::GlobPattern pattern;
+    std::optional<std::pair<int64_t, int64_t>> dims; ///< instead of the pattern: the least and the largest number
     bool isUsed = false;
   };
+  bool fitsPart(const ParameterPart &part);
+  int64_t countFitting(ParameterOp parameter);
   std::string all;
   llvm::SmallVector<Glob, 0> globs;
 };
