@@ -17,24 +17,23 @@ void pcrt::checkAdapterConfig(const Program &program, const std::string &directo
   const Json config = readAdapterSettings(directory);
   for (const char *key : {"r", "lora_alpha"})
     if (config.at(key) != program.adapter.at(key))
-      fail(PCRT_BAD_DATA, directory + "/" + adapterConfigFile + ": '" + key + "' is " + config.at(key).dump() +
-                              ", but the program was compiled for " + program.adapter.at(key).dump() +
-                              "; compile it with --lora as this adapter is");
+      fail(PCRT_USAGE, directory + "/" + adapterConfigFile + ": '" + key + "' is " + config.at(key).dump() +
+                           ", but the program was compiled for " + program.adapter.at(key).dump() +
+                           "; compile it with --lora as this adapter is");
 }
 
 void pcrt::checkSameBase(const Trajectory &before, const std::map<std::string, std::string> &base,
                          const std::string &directory, const std::string &weights) {
   if (base.empty() && !before.base.empty())
-    fail(PCRT_BAD_DATA,
-         directory + " is an adapter of the model in " + before.baseFrom + "; give that model with --init");
+    fail(PCRT_USAGE, directory + " is an adapter of the model in " + before.baseFrom + "; give that model with --init");
   if (before.base.empty() && !base.empty())
-    fail(PCRT_BAD_DATA,
+    fail(PCRT_USAGE,
          directory + " is an adapter of a model whose parameters were drawn with --seed, not of " + weights);
   for (const auto &[name, sum] : base) {
     auto found = before.base.find(name);
     std::string then = found == before.base.end() ? "" : found->second;
     if (then != sum)
-      fail(PCRT_BAD_DATA, directory + " is an adapter of another model than " + weights + ": tensor '" + name +
-                              "' has checksum " + sum + ", not " + then + " as in " + before.baseFrom);
+      fail(PCRT_USAGE, directory + " is an adapter of another model than " + weights + ": tensor '" + name +
+                           "' has checksum " + sum + ", not " + then + " as in " + before.baseFrom);
   }
 }

@@ -13,11 +13,11 @@ namespace pcrt {
 /// The text of adapter_config.json for a checkpoint with this trajectory.
 std::string adapterConfig(const Program &program, const Trajectory &trajectory);
 
-/// Throws PCRT_BAD_DATA, naming the key, unless DIRECTORY/adapter_config.json means adapters as `program` has them. The
+/// Throws PCRT_USAGE, naming the key, unless DIRECTORY/adapter_config.json means adapters as `program` has them. The
 /// targets are compared by the names of tensors, when these are read.
 void checkAdapterConfig(const Program &program, const std::string &directory);
 
-/// Throws PCRT_BAD_DATA, naming a tensor, unless a base with these sums of tensors is the one of a checkpoint's
+/// Throws PCRT_USAGE, naming a tensor, unless a base with these sums of tensors is the one of a checkpoint's
 /// adapter. No sums: the base was drawn. `weights` is where the base comes from.
 void checkSameBase(const Trajectory &before, const std::map<std::string, std::string> &base,
                    const std::string &directory, const std::string &weights);

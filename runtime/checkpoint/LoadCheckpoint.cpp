@@ -78,13 +78,23 @@ static void readSaved(const std::string &path, const std::vector<Saved> &all, in
   }
 }
 
-/// Throws PCRT_BAD_DATA if a file of an adapter has a tensor that is not among those of the program.
-static void checkTargets(const Program &program, const Safetensors &adapter, const std::string &path,
-                         const TensorSums &own) {
+/// Throws PCRT_USAGE if a file of an adapter has a tensor that the program's adapter does not have, or has with another
+/// shape: the adapter has other targets or another base.
+static void checkTargets(const Program &program, const Safetensors &adapter, const std::string &path) {
+  std::map<std::string, Dims> own;
+  for (const Program *stage : program.stages)
+    for (const Parameter &parameter : stage->parameters)
+      for (const Part &part : parameter.parts)
+        if (parameter.isAdapter())
+          own[part.source] = part.shape;
   for (const auto &[name, tensor] : adapter.tensors())
-    if (!own.contains(name))
-      fail(PCRT_BAD_DATA, path + ": tensor '" + name + "' is not part of this program's adapter (" +
-                              program.describeAdapter() + "); compile the program with the targets of this adapter");
+    if (auto found = own.find(name); found == own.end())
+      fail(PCRT_USAGE, path + ": tensor '" + name + "' is not part of this program's adapter (" +
+                           program.describeAdapter() + "); compile the program with the targets of this adapter");
+    else if (found->second != tensor.shape)
+      fail(PCRT_USAGE, path + ": tensor '" + name + "' has shape " + describe(tensor.shape) +
+                           ", but this program's base needs shape " + describe(found->second) +
+                           "; the adapter is of another model");
 }
 
 void pcrt::checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory) {
@@ -121,7 +131,7 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
     checkModel(program, trajectory, directory);
     checkSize(directory, modelFile, trajectory);
     if (program.hasAdapter())
-      checkTargets(program, Safetensors::open(directory + "/" + modelFile), directory + "/" + modelFile, model);
+      checkTargets(program, Safetensors::open(directory + "/" + modelFile), directory + "/" + modelFile);
     std::vector<Saved> all = savedTensors(program, trajectory.step, replicas), ofModel;
     if (program.rounds.any()) {
       std::copy_if(all.begin(), all.end(), std::back_inserter(ofModel),
@@ -193,7 +203,7 @@ void pcrt::loadAdapter(const std::string &directory, const Program &program, Dev
     if (fs::exists(directory + "/" + trajectoryName, ignored))
       trajectory = Trajectory::read(directory);
     Safetensors adapter = Safetensors::open(path);
-    checkTargets(program, adapter, path, sums);
+    checkTargets(program, adapter, path);
     readParameters(program, adapter, comm.rank(), device, pool, &sums, /*adapter=*/true);
   });
   addUp(sums, comm);

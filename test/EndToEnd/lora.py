@@ -141,15 +141,19 @@ class Lora(Case):
         file.write_bytes(file.read_bytes()[:-4] + struct.pack("<f", 0.125))
         last = max(tensors(file).items(), key=lambda item: json.loads(file.read_bytes()[8:8 + int.from_bytes(file.read_bytes()[:8], "little")])[item[0]]["data_offsets"][1])[0]
         for flag in ("--load", "--adapter"):
-            self.holds(f"{flag}: another base", *run, flag, "whole", "--init", other, code=9, words=f"whole is an adapter of another model than .*: tensor '{last}' has checksum")
+            self.holds(f"{flag}: another base", *run, flag, "whole", "--init", other, code=2, words=f"whole is an adapter of another model than .*: tensor '{last}' has checksum")
         self.compile("rank", lora="rank=2,alpha=6,targets=" + TARGETS[self.family])
         self.compile("alpha", lora="rank=4,alpha=5,targets=" + TARGETS[self.family])
         self.compile("less", lora=LORA + TARGETS[self.family].partition("|")[0])
         self.needs("pc-compile", "model.mlir", "-o", "plain")
         for flag in ("--load", "--adapter"):
-            self.holds(f"{flag}: another rank", "./rank", *run[1:], flag, "whole", code=9, words="'r' is 4, but the program was compiled for 2")
-            self.holds(f"{flag}: another alpha", "./alpha", *run[1:], flag, "whole", code=9, words="'lora_alpha' is 6, but the program was compiled for 5")
-            self.holds(f"{flag}: other targets", "./less", *run[1:], flag, "whole", code=9, words="tensor 'base_model.model.*lora_[AB].weight' is not part of this program's adapter")
+            self.holds(f"{flag}: another rank", "./rank", *run[1:], flag, "whole", code=2, words="'r' is 4, but the program was compiled for 2")
+            self.holds(f"{flag}: another alpha", "./alpha", *run[1:], flag, "whole", code=2, words="'lora_alpha' is 6, but the program was compiled for 5")
+            self.holds(f"{flag}: other targets", "./less", *run[1:], flag, "whole", code=2, words="tensor 'base_model.model.*lora_[AB].weight' is not part of this program's adapter")
+        shutil.copytree(self.work / "start", self.work / "wide")  # PEFT's directory, of a base with wider layers; it has no checksums of the base
+        write_tensors(self.work / "wide/adapter_model.safetensors", {name: ([size * 2 for size in shape], numbers * 4) for name, (shape, numbers) in self.adapter.items()})
+        self.holds("an adapter of a wider base", *run, "--adapter", "wide", code=2, words=r"wide/.*: tensor 'base_model.model.*' has shape \[\d+, \d+\], but this program's base needs shape")
+        self.holds("pc-merge: an adapter of a wider base", "pc-merge", GOLDEN / self.family, "wide", "-o", "no", code=2, words="has matrices A .* but '.*weight' in .* is ")
         self.holds("a model instead of an adapter", *run, "--adapter", GOLDEN / self.family, code=9, words="is not an adapter: it has no adapter_config.json")
         self.holds("an adapter for a program without one", "./plain", *run[1:], "--adapter", "whole", code=2, words="--adapter needs a program compiled with --lora")
         self.holds("a checkpoint of an adapter for a program without one", "./plain", *run[1:], "--load", "whole", code=9, words="whole holds an adapter")
@@ -160,7 +164,7 @@ class Lora(Case):
             (self.work / "odd/adapter_config.json").write_text(json.dumps(settings | {key: value}))
             self.holds(f"an adapter with {key}", *run, "--adapter", "odd", code=9, words=f"'{key}' is ")
             self.holds(f"pc-merge: an adapter with {key}", "pc-merge", GOLDEN / self.family, "odd", "-o", "no", code=9, words=f"'{key}' is ")
-        self.holds("pc-merge: another base", "pc-merge", other, "whole", "-o", "no", code=9, words=f"tensor '{last}' has checksum")
+        self.holds("pc-merge: another base", "pc-merge", other, "whole", "-o", "no", code=2, words=f"tensor '{last}' has checksum")
         self.holds("pc-merge: no room", "bash", "-c", f"ulimit -f 8; {BIN}/pc-merge {GOLDEN / self.family} start -o no", code=6, words="cannot write no.tmp-.*File too large")
         self.check("pc-merge leaves nothing", not list(self.work.glob("no*")), list(self.work.glob("no*")))
         self.needs("pc-merge", GOLDEN / self.family, "start", "-o", "there")

@@ -35,7 +35,7 @@ Options
   --version          print the version
   --help             show this text
 
-exit codes: 0 ok, 2 usage, 6 the directory cannot be written, 9 a damaged file, or an adapter that does not fit BASE.
+exit codes: 0 ok, 2 usage, or an adapter of another model than BASE, 6 the directory cannot be written, 9 a damaged file.
 
 example:
   pc-merge llama tuned -o llama-tuned
@@ -89,20 +89,20 @@ public:
         fail(PCRT_BAD_DATA, path + ": '" + module + "' has no " + (pair.a ? "lora_B" : "lora_A") + ".weight");
   }
 
-  /// Finds the weights of `base`. Throws PCRT_BAD_DATA if one is missing or has another shape.
+  /// Finds the weights of `base`. Throws PCRT_USAGE if one is missing or has another shape.
   std::map<const StoredTensor *, Pair> weightsIn(const Safetensors &base, const std::string &directory) const {
     std::map<const StoredTensor *, Pair> found;
     for (const auto &[module, pair] : pairs) {
       const StoredTensor *weight = base.findModelTensor(module + ".weight");
       if (!weight)
-        fail(PCRT_BAD_DATA, directory + " has no tensor '" + module + ".weight', to which " + path + " has an adapter");
+        fail(PCRT_USAGE, directory + " has no tensor '" + module + ".weight', to which " + path + " has an adapter");
       Dims shape = weight->shape;
       if (inputsFirst && shape.size() == 2)
         std::swap(shape[0], shape[1]);
       if (shape.size() != 2 || pair.a->shape != Dims{rank, shape[1]} || pair.b->shape != Dims{shape[0], rank})
-        fail(PCRT_BAD_DATA, path + ": '" + module + "' has matrices A " + describe(pair.a->shape) + " and B " +
-                                describe(pair.b->shape) + " for rank " + std::to_string(rank) + ", but '" + module +
-                                ".weight' in " + directory + " is " + describe(weight->shape));
+        fail(PCRT_USAGE, path + ": '" + module + "' has matrices A " + describe(pair.a->shape) + " and B " +
+                             describe(pair.b->shape) + " for rank " + std::to_string(rank) + ", but '" + module +
+                             ".weight' in " + directory + " is " + describe(weight->shape));
       if (weight->dtype != "F32" && weight->dtype != "BF16")
         fail(PCRT_BAD_DATA, weight->file + ": tensor '" + module + ".weight' has dtype " + weight->dtype +
                                 "; F32 and BF16 are merged");
@@ -223,7 +223,7 @@ void copyFile(const std::string &from, const std::string &to) {
   output.finish();
 }
 
-/// Throws PCRT_BAD_DATA if a run that saved the adapter had another base.
+/// Throws PCRT_USAGE if a run that saved the adapter had another base.
 void checkBase(const std::string &directory, const Safetensors &base, const std::string &where) {
   std::string path = directory + "/trajectory.json";
   if (!isThere(path))
@@ -234,7 +234,7 @@ void checkBase(const std::string &directory, const Safetensors &base, const std:
   for (const auto &[name, wanted] : sums.items()) {
     const StoredTensor *tensor = base.findModelTensor(name);
     if (!tensor || !isFloatDtype(tensor->dtype))
-      fail(PCRT_BAD_DATA,
+      fail(PCRT_USAGE,
            directory + " is an adapter of another model than " + where + ", which has no tensor '" + name + "'");
     TensorSum sum;
     Floats values(1 << 16);
@@ -245,8 +245,8 @@ void checkBase(const std::string &directory, const Safetensors &base, const std:
       sum.add(at, values.data(), count);
     }
     if (wanted != sum.text())
-      fail(PCRT_BAD_DATA, directory + " is an adapter of another model than " + where + ": tensor '" + name +
-                              "' has checksum " + sum.text() + ", not " + wanted.get<std::string>());
+      fail(PCRT_USAGE, directory + " is an adapter of another model than " + where + ": tensor '" + name +
+                           "' has checksum " + sum.text() + ", not " + wanted.get<std::string>());
   }
 }
 
