@@ -220,7 +220,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(fields.kernels.target, "target", "Device of the executable: cpu or cuda");
   phase = Phase::Planned;
   list(fields.kernels.archs, "arch",
-       "GPU architectures to compile for (default " + llvm::join(defaultArchs, ",") + ")");
+       "GPU architectures to compile for (default " + llvm::join(defaultArchs, ",") + "); may be repeated");
   field(fields.kernels.attention, "attention", "CUDA attention kernels: library (cuDNN, bf16 only) or generated");
   phase = Phase::Kernels;
   field(fields.kernels.checkKernels, "check-kernels",

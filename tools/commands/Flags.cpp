@@ -11,26 +11,34 @@
 
 using pcrt::fail;
 
+/// Adds the flags at the start of a line of a help text. Returns the name of the last one.
+static std::string addFlagsOfLine(FlagKinds &kinds, Owner owner, const std::string &line, size_t begin) {
+  // The flags end at the description, which follows two spaces or " - ".
+  size_t end = std::min(line.find("  ", begin), line.find(" - ", begin));
+  std::istringstream words(line.substr(begin, end == std::string::npos ? end : end - begin));
+  std::string name;
+  for (std::string word; words >> word;) {
+    if (word[0] != '-') { // a value of the flag in front of it
+      if (auto known = kinds.find(name); known != kinds.end() && known->second.owner == owner)
+        known->second.needsValue = true;
+      continue;
+    }
+    size_t value = word.find_first_of("[=");
+    name = word.substr(0, value);
+    kinds.try_emplace(name, FlagKind{owner, value != std::string::npos && word[value] == '='});
+  }
+  return name;
+}
+
 void addFlags(FlagKinds &kinds, Owner owner, const std::string &help) {
   std::istringstream lines(help);
+  std::string described;
   for (std::string line; std::getline(lines, line);) {
     constexpr size_t begin = 2; // flags stand there, and continued descriptions further right
-    if (line.find_first_not_of(' ') != begin || line[begin] != '-')
-      continue;
-    // The flags end at the description, which follows two spaces or " - ".
-    size_t end = std::min(line.find("  ", begin), line.find(" - ", begin));
-    std::istringstream words(line.substr(begin, end == std::string::npos ? end : end - begin));
-    std::string name;
-    for (std::string word; words >> word;) {
-      if (word[0] != '-') { // a value of the flag in front of it
-        if (auto known = kinds.find(name); known != kinds.end() && known->second.owner == owner)
-          known->second.needsValue = true;
-        continue;
-      }
-      size_t value = word.find_first_of("[=");
-      name = word.substr(0, value);
-      kinds.try_emplace(name, FlagKind{owner, value != std::string::npos && word[value] == '='});
-    }
+    if (line.find_first_not_of(' ') == begin && line[begin] == '-')
+      described = addFlagsOfLine(kinds, owner, line, begin);
+    if (line.find("may be repeated") != std::string::npos && kinds.count(described))
+      kinds.at(described).isRepeated = true;
   }
 }
 
@@ -124,13 +132,15 @@ Request readConfig(const FlagKinds &kinds, const std::string &path) {
     }
     if (name == "--config")
       fail(PCRT_USAGE, where + "a file of flags cannot name another one");
-    bool needsValue = kindOf(kinds, name, where).needsValue;
+    const FlagKind &kind = kindOf(kinds, name, where);
     if (auto isOn = node.value<bool>(); isOn && node.is_boolean()) {
-      if (needsValue)
+      if (kind.needsValue)
         fail(PCRT_USAGE, where + name + " needs a value, not true or false");
       if (*isOn)
         request.flags.push_back({name, "", false});
     } else if (const toml::array *list = node.as_array()) {
+      if (!kind.isRepeated)
+        fail(PCRT_USAGE, where + "'" + std::string(key.str()) + "' is a list, but " + name + " takes one value");
       for (const toml::node &each : *list)
         request.flags.push_back({name, textOf(each, where), true});
     } else {
@@ -151,15 +161,15 @@ void addMissing(Request &request, const Request &other) {
       request.flags.push_back(flag);
 }
 
-std::string writtenAsConfig(const Request &request) {
+std::string writtenAsConfig(const FlagKinds &kinds, const Request &request) {
   toml::table table{{"model", request.model}};
   for (const Flag &flag : request.flags) {
     std::string key = flag.name.substr(flag.name.find_first_not_of('-'));
     toml::node *known = table.get(key);
     if (!flag.hasValue)
       table.insert_or_assign(key, true);
-    else if (!known)
-      table.insert(key, flag.value);
+    else if (!known || !kinds.at(flag.name).isRepeated)
+      table.insert_or_assign(key, flag.value); // the last value counts
     else if (toml::array *list = known->as_array())
       list->push_back(flag.value);
     else

@@ -13,17 +13,18 @@
 /// line, Run the program's.
 enum class Owner { Import, Compile, Launch, Run, Own };
 
-/// The owner of a flag, and whether a value must follow the flag.
+/// The owner of a flag, whether a value must follow the flag, and whether all its occurrences count.
 struct FlagKind {
   Owner owner;
   bool needsValue;
+  bool isRepeated = false;
 };
 
 /// All flags by name, with their dashes.
 using FlagKinds = std::map<std::string, FlagKind>;
 
 /// Adds the flags of a help text, in LLVM's or in our own form: one flag or more at the start of a line, after two
-/// spaces. A flag that is known already stays as it is.
+/// spaces. A flag that is known already stays as it is. A flag is repeated if its description says "may be repeated".
 void addFlags(FlagKinds &kinds, Owner owner, const std::string &help);
 
 /// A flag as it was given. A flag without a value has an empty one.
@@ -50,14 +51,15 @@ struct Request {
 /// Reads a command line: [MODEL] [flags]. Throws pcrt::Failure (PCRT_USAGE) at a flag that no tool has.
 Request readCommandLine(const FlagKinds &kinds, int argc, char **argv);
 
-/// Reads a TOML file of flags without their dashes, and `model`: `mesh = "dp=2"`, `steps = 100`, `shuffle = true`,
-/// `group = ["*.bias:decay=0", "wpe.*:lr=2x"]`. Throws pcrt::Failure (PCRT_USAGE), naming the file and the line.
+/// Reads a TOML file of flags without their dashes, and `model`: `mesh = "dp=2"`, `steps = 100`, `shuffle = true`, and
+/// for a repeated flag `group = ["*.bias:decay=0", "wpe.*:lr=2x"]`. Throws pcrt::Failure (PCRT_USAGE), naming the file
+/// and the line.
 Request readConfig(const FlagKinds &kinds, const std::string &path);
 
 /// Adds what `other` says and `request` does not: its model, and each flag that `request` does not give.
 void addMissing(Request &request, const Request &other);
 
 /// The file that readConfig reads back to the same request.
-std::string writtenAsConfig(const Request &request);
+std::string writtenAsConfig(const FlagKinds &kinds, const Request &request);
 
 #endif

@@ -37,7 +37,7 @@ Tokens; with --prompts, the values of fields that a request leaves out
   --top-p P         choose among the most probable tokens whose probabilities add up to P (default 1: all)
   --min-p P         choose among tokens at least P times as probable as the most probable one (default 0: all)
   --seed N          choose the same tokens on every plan and with any other requests (default 0)
-  --stop TEXT       end the answer before TEXT; may be given several times
+  --stop TEXT       end the answer before TEXT; may be repeated
 
 Program
   --slots N         sequences that each data rank works on at a time (default 8)

@@ -25,7 +25,7 @@ Failures
   --restarts N       restart the command at most N times if a rank is lost or late (default 0); the run continues from its
                      newest checkpoint, or from memory unless a rank was lost during an update
   --or OTHER         when PROGRAM has used its restarts, continue from the newest checkpoint with OTHER, a program of the
-                     same model and batch for fewer ranks; may be given several times
+                     same model and batch for fewer ranks; may be repeated
 
 Time
   --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)

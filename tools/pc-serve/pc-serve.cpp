@@ -35,7 +35,7 @@ Values of fields that a request leaves out
   --top-k K         choose among the K most probable tokens (default 0: all)
   --top-p P         choose among the most probable tokens whose probabilities add up to P (default 1: all)
   --min-p P         choose among tokens at least P times as probable as the most probable one (default 0: all)
-  --stop TEXT       end the answer before TEXT; may be given several times
+  --stop TEXT       end the answer before TEXT; may be repeated
 
 Program
   --slots N         sequences that each data rank works on at a time (default 8)

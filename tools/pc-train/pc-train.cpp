@@ -166,7 +166,7 @@ static int train(int argc, char **argv) {
   for (Part &part : parts)
     part.program = compile(commands, part.request, kinds);
   for (const std::string &config : configs)
-    write(config, firstLine + ("\n" + writtenAsConfig(request)));
+    write(config, firstLine + ("\n" + writtenAsConfig(kinds, request)));
   for (size_t i = 0; i + 1 < parts.size(); ++i)
     if (stepIn(*request.valueOf("--checkpoint")) < parts[i].end) {
       std::vector<std::string> words = runOf(commands, parts[i], kinds);
