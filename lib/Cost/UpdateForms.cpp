@@ -1,8 +1,9 @@
 //===- UpdateForms.cpp - Three ways to divide an optimizer's matrix products -----------------===//
 // Input: a program after placement, with the stacks of pc-stack-updates. For each set of connected products and each
 // axis: what a rank sends, and how long moves and products take, if the axis divides nothing, a dim of the matrices, or
-// the matrices. Values keep their placement on other axes, and each move is the cheapest one on this axis alone: if two
-// axes split the same dims, the order of their moves may cost more. The placement was chosen by the solver (lib/Shard).
+// the matrices. Values keep their placement on other axes, in the order of the program's own moves, and each move is
+// the cheapest one on this axis alone. The products of a set have one form in a row; a program may have different ones,
+// and its bytes then differ. The placement was chosen by the solver (lib/Shard).
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/Report.h"
@@ -101,17 +102,60 @@ private:
     return bytes;
   }
 
-  /// Bytes on a rank of `end`, or of the operand of the move on the axis that leads to it, if the value is whole on the
-  /// axis. A gather over several axes gathers minor axes first, which are last in its list.
-  double bytesMoved(Value end) const {
+  /// The last move with traffic on the axis that leads to a value; null if there is none.
+  MoveOpInterface moveTo(Value end) const {
     auto move = end.getDefiningOp<MoveOpInterface>();
-    while (move && !isOnAxis(move))
+    while (move && (!isOnAxis(move) || isa<SliceOp>(move)))
       move = move->getOperand(0).getDefiningOp<MoveOpInterface>();
-    if (!move)
-      return bytesOf(end);
+    return move;
+  }
+
+  /// The moves of a value that are its only readers, one after another.
+  static SmallVector<MoveOpInterface> movesFrom(Value value) {
+    SmallVector<MoveOpInterface> moves;
+    while (value.hasOneUse())
+      if (auto move = dyn_cast<MoveOpInterface>(*value.user_begin()))
+        value = moves.emplace_back(move)->getResult(0);
+      else
+        break;
+    return moves;
+  }
+
+  /// Bytes on a rank of the operand of a move on the axis, if the operand is whole on the axis. A gather over several
+  /// axes gathers minor axes first, which are last in its list.
+  double bytesOfMove(MoveOpInterface move) const {
     auto axes = move.getMoveAxes();
     auto minor = ArrayRef<StringAttr>(axes).drop_front(llvm::find(axes, axis) - axes.begin() + 1);
     return bytesOf(move->getOperand(0)) * static_cast<double>(isa<AllGatherOp>(move) ? mesh.size(minor) : 1);
+  }
+
+  /// Bytes on a rank that the axis moves between the parameters' placement and what products read, or compute, if they
+  /// are whole on the axis. The program's own move says how other axes split them; it may be a move of the entries. The
+  /// zeros at the end of a stack are moved to owners only.
+  double bytesMovedBefore(StackOp stack, Value version, bool toOwners) const {
+    MoveOpInterface own = moveTo(version), ofEntry = moveTo(stack.getInputs()[0]);
+    double bytes = own       ? bytesOfMove(own)
+                   : ofEntry ? bytesOfMove(ofEntry) * lengthOf(stack.getResult())
+                             : bytesOf(version);
+    return bytes * (toOwners ? 1 : static_cast<double>(stack.getInputs().size()) / lengthOf(stack.getResult()));
+  }
+  double bytesMovedAfter(UnstackOp unstack, bool fromOwners) const {
+    SmallVector<MoveOpInterface> moves = movesFrom(unstack.getResult());
+    const auto *move =
+        llvm::find_if(moves, [&](MoveOpInterface each) { return isOnAxis(each) && !isa<SliceOp>(each); });
+    MoveOpInterface own = moveTo(unstack.getStack());
+    double length = lengthOf(unstack.getStack());
+    double bytes = own                   ? bytesOfMove(own)
+                   : move != moves.end() ? bytesOfMove(*move) * length
+                                         : bytesOf(unstack.getStack());
+    auto entries = llvm::count_if(
+        products.unstacks, [&](UnstackOp other) { return origin(other.getStack()) == origin(unstack.getStack()); });
+    return bytes * (fromOwners ? 1 : static_cast<double>(entries) / length);
+  }
+
+  /// The number of matrices in a stack, with its zeros.
+  static double lengthOf(Value stack) {
+    return static_cast<double>(cast<RankedTensorType>(stack.getType()).getDimSize(0));
   }
 
   /// Whether the class may be split: values have it at most once, and the axis divides it.
@@ -143,27 +187,15 @@ private:
       addMove(cost, to ? MoveKind::AllToAll : MoveKind::AllGather, bytes);
   }
 
-  /// The dim of the stack of `entry` that the axis splits before, or after, all moves of the entry on the axis.
+  /// The dim of the stack of `entry` that the axis splits before, or after, all moves of the entry.
   std::optional<int64_t> splitOf(Value entry) const {
     AxisState state = placement(entry).state(axis);
     return state.isSplit() ? std::optional(state.dim() + 1) : std::nullopt;
   }
-  std::optional<int64_t> splitBefore(StackOp stack) const {
-    Value entry = stack.getInputs()[0];
-    for (auto move = entry.getDefiningOp<MoveOpInterface>(); move && isOnAxis(move);
-         move = entry.getDefiningOp<MoveOpInterface>())
-      entry = move->getOperand(0);
-    return splitOf(entry);
-  }
+  std::optional<int64_t> splitBefore(StackOp stack) const { return splitOf(origin(stack.getInputs()[0])); }
   std::optional<int64_t> splitAfter(UnstackOp unstack) const {
-    Value entry = unstack.getResult();
-    while (entry.hasOneUse()) {
-      auto move = dyn_cast<MoveOpInterface>(*entry.user_begin());
-      if (!move || !isOnAxis(move))
-        break;
-      entry = move->getResult(0);
-    }
-    return splitOf(entry);
+    SmallVector<MoveOpInterface> moves = movesFrom(unstack.getResult());
+    return splitOf(moves.empty() ? Value(unstack.getResult()) : moves.back()->getResult(0));
   }
 
   /// The cost of the products if the axis splits dims of the class; none: nothing.
@@ -176,14 +208,18 @@ private:
       for (Value operand : op->getOperands())
         read.try_emplace(origin(operand), operand);
     for (StackOp stack : products.stacks)
-      if (Value version = read.lookup(stack.getResult()))
-        change(sum, bytesMoved(version), splitBefore(stack), dimOf(stack.getResult(), dim));
+      if (Value version = read.lookup(stack.getResult())) {
+        std::optional<int64_t> to = dimOf(stack.getResult(), dim);
+        change(sum, bytesMovedBefore(stack, version, to == 0), splitBefore(stack), to);
+      }
     for (Operation *op : products.ops)
       addProduct(sum, op, dim);
     llvm::DenseSet<Value> done;
     for (UnstackOp unstack : products.unstacks)
-      if (Value from = origin(unstack.getStack()); done.insert(from).second)
-        change(sum, bytesMoved(unstack.getStack()), dimOf(from, dim), splitAfter(unstack));
+      if (Value result = origin(unstack.getStack()); done.insert(result).second) {
+        std::optional<int64_t> from = dimOf(result, dim);
+        change(sum, bytesMovedAfter(unstack, from == 0), from, splitAfter(unstack));
+      }
     return sum;
   }
 
