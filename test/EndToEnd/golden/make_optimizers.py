@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes optimizers.json: what PyTorch makes of golden models with other optimizers than AdamW and SGD.
+"""Writes optimizers.json: what PyTorch makes of golden models with other optimizers than AdamW and SGD, and with groups of parameters.
 
 usage: make_optimizers.py [f32|OPTIMIZER]      (torch and transformers from PyPI; f32: prints how far f32 is from what the file holds; OPTIMIZER: only this one is
 computed again)
@@ -7,7 +7,7 @@ computed again)
 For each optimizer and model: `losses` of make_golden.STEPS steps, and for each tensor of the checkpoint after them its Euclidean norm and its scalar
 product with cos(0), cos(1), .... Everything is computed in double precision, with torch.optim.Muon (also its Newton-Schulz, which PyTorch computes in
 bf16), torch.optim.Adafactor and torch.optim.AdamW(amsgrad=True). PyTorch has no Lion; this one follows algorithm 2 of Chen et al. 2023. Muon and Adafactor
-treat q, k and v, and each expert, by itself, also where transformers has them in one tensor."""
+treat q, k and v, and each expert, by itself, also where transformers has them in one tensor. The groups of `groups` are those of optimizers.py."""
 import contextlib
 import json
 import sys
@@ -111,7 +111,16 @@ class Adafactor:
         self.all[0].step()
 
 
-OPTIMIZERS = {"muon": Muon, "adafactor": Adafactor, "lion": lambda model: Lion(model.parameters(), **FLAGS), "amsgrad": lambda model: torch.optim.AdamW(model.parameters(), amsgrad=True, **FLAGS)}
+def groups(model):
+    """Matrices of MLPs and experts, vectors, and the rest."""
+    kinds = [{"params": [], "lr": FLAGS["lr"] / 2, "weight_decay": FLAGS["weight_decay"] / 2}, {"params": [], "lr": FLAGS["lr"] * 2, "weight_decay": 0, "betas": (0.8, 0.999)}, {"params": []}]
+    for name, parameter in model.named_parameters():
+        kinds[1 if parameter.dim() == 1 else 0 if "mlp" in name else 2]["params"].append(parameter)
+    return kinds
+
+
+OPTIMIZERS = {"adamw-groups": lambda model: torch.optim.AdamW(groups(model), **FLAGS), "sgd-groups": lambda model: torch.optim.SGD(groups(model), **FLAGS),
+              "muon": Muon, "adafactor": Adafactor, "lion": lambda model: Lion(model.parameters(), **FLAGS), "amsgrad": lambda model: torch.optim.AdamW(model.parameters(), amsgrad=True, **FLAGS)}
 
 
 def figures(name, optimizer, dtype):
