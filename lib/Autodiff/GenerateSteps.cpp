@@ -339,7 +339,7 @@ Value StepWriter::lookUp(Value table) {
   SmallVector<int64_t> shape(typeOf(positionOf).getShape());
   llvm::append_range(shape, typeOf(table).getShape().drop_front());
   return rows = EmbeddingOp::create(at, table.getLoc(), RankedTensorType::get(shape, typeOf(table).getElementType()),
-                                    table, positionOf, Value(), IntegerAttr());
+                                    table, positionOf, Value(), IntegerAttr(), IntegerAttr());
 }
 
 /// Only few ops combine rotary tables or rows of learned positions with values of tokens. The lookups are placed there.
@@ -485,8 +485,9 @@ void StepWriter::chooseTokens() {
     return EinsumOp::create(builder, loc, all, spec, ValueRange{x});
   };
   auto largest = [&](Value x) -> Value { return ReduceMaxOp::create(builder, loc, row, "b m v -> b m", x); };
-  Value numbers = CastOp::create(
-      builder, loc, ids, IotaOp::create(builder, loc, RankedTensorType::get({classes}, builder.getI32Type()), 0));
+  Value numbers = CastOp::create(builder, loc, ids,
+                                 IotaOp::create(builder, loc, RankedTensorType::get({classes}, builder.getI32Type()),
+                                                Value(), IntegerAttr(), DenseI64ArrayAttr(), DenseI64ArrayAttr()));
   Value negated = spread("v -> b m v", ScaleOp::create(builder, loc, ids, numbers, builder.getF64FloatAttr(-1)));
   Value none = spread("-> b m v",
                       ConstantOp::create(builder, loc, RankedTensorType::get({}, f32), builder.getF64FloatAttr(-1e9)));
