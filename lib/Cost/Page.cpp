@@ -5,6 +5,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/Report.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -278,7 +279,8 @@ json::Array Page::tensors() {
 
 /// All data of the page, in the form that its script reads.
 json::Object Page::data() {
-  bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, UpdateOp>(op); });
+  bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, UpdateOp>(op); }) &&
+                  !generates(body.getParentOp()->getParentOfType<ModuleOp>());
   inFront = training;
   visit(body, StepPhase::Forward, 1);
   for (auto &[function, times] : calls)
@@ -295,6 +297,28 @@ json::Object Page::data() {
                       {"phases", std::move(bands)}, {"memory", memory()},
                       {"moves", moves()},           {"peak", peak()},
                       {"tensors", tensors()},       {"work", std::move(works)}};
+}
+
+/// What a program that generates text has room for: data ranks, their slots, the tokens of a slot, and the tokens and
+/// prompt tokens of a step of a data rank. Null for other programs.
+static json::Value describeGeneration(ModuleOp whole) {
+  if (!generates(whole))
+    return nullptr;
+  json::Object facts{{"chunk", 0}};
+  auto globalOf = [](auto leaf) {
+    return leaf.getGlobal() ? *leaf.getGlobal() : cast<RankedTensorType>(leaf.getValue().getType()).getShape();
+  };
+  whole.walk([&](StateOp state) {
+    if (!state.getCache())
+      return;
+    CacheSizes sizes(globalOf(state));
+    facts["groups"] = sizes.batch, facts["slots"] = sizes.slots, facts["context"] = sizes.parts * sizes.context;
+  });
+  whole.walk([&](InputOp input) {
+    if (StringRef name = input.getName().value_or(""); name.starts_with("slots"))
+      facts[name == "slots" ? "tokens" : "chunk"] = globalOf(input).back();
+  });
+  return facts;
 }
 
 /// The stage with the largest arena, or the one program.
@@ -336,6 +360,7 @@ LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, const Step
   data["batch"] = programs[0].getBatch();
   data["sequence"] = programs[0].getSequence();
   data["microbatches"] = microbatches;
+  data["generation"] = describeGeneration(whole);
   data["report"] = std::move(report);
   std::string text;
   llvm::raw_string_ostream stream(text);

@@ -250,11 +250,9 @@ static json::Value describeRows(ModuleOp program) {
   return worst ? json::Value(std::move(rows)) : json::Value(nullptr);
 }
 
-/// The parameters of a rank by the bits of an element: their names, bytes, and those of scales. Null if there are no
-/// codes.
-static json::Value describeWeights(ModuleOp program) {
+/// The parameters of a rank by the bits of an element: their names, bytes, and those of scales.
+static json::Object describeWeights(ModuleOp program) {
   std::map<unsigned, json::Object> byBits;
-  bool hasCodes = false;
   program.walk([&](ParameterOp parameter) {
     auto type = cast<RankedTensorType>(parameter.getType());
     json::Object &row = byBits[type.getElementTypeBitWidth()];
@@ -264,15 +262,13 @@ static json::Value describeWeights(ModuleOp program) {
       names = json::Array();
     names.getAsArray()->push_back(parameter.getName());
     add("bytes", byteSize(type));
-    if (StateOp scales = isCode(type.getElementType()) ? scalesOf(parameter) : StateOp()) {
-      hasCodes = true;
+    if (StateOp scales = isCode(type.getElementType()) ? scalesOf(parameter) : StateOp())
       add("scale_bytes", byteSize(scales.getValue().getType()));
-    }
   });
   json::Object weights;
   for (auto &[bits, row] : byBits)
     weights["bits_" + std::to_string(bits)] = std::move(row);
-  return hasCodes ? json::Value(std::move(weights)) : json::Value(nullptr);
+  return weights;
 }
 
 int64_t pc::largestArena(ModuleOp planned) {
@@ -344,8 +340,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
         (*figures.getObject("arena_bytes"))["disk"] = disk;
       if (json::Value rows = describeRows(program); rows.kind() != json::Value::Null)
         figures["rows"] = std::move(rows);
-      if (json::Value weights = describeWeights(program); weights.kind() != json::Value::Null)
-        figures["weights"] = std::move(weights);
+      if (generates(planned))
+        figures["weights"] = describeWeights(program);
       // Ranks of different stages may also have equal figures.
       auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
       if (same == entries.end())

@@ -14,9 +14,12 @@ using namespace pc;
 #define GET_OP_CLASSES
 #include "pc/IR/PCGenerationOps.cpp.inc"
 
+bool pc::generates(ModuleOp module) {
+  return module.walk([](CacheWriteOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
 bool pc::trains(ModuleOp module) {
-  bool updates = module.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
-  return updates && !module.walk([](CacheWriteOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  return !generates(module) && module.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
 /// Checks the window, the cap, and the number of entries of a bias.

@@ -135,7 +135,10 @@ pcrt_status CpuDevice::begin(pcrt_context &context, int64_t) {
   return status;
 }
 
-pcrt_status CpuDevice::evaluate(pcrt_context &context, int64_t) { return program.abi.evaluate(&context, arena); }
+pcrt_status CpuDevice::evaluate(pcrt_context &context, int64_t) {
+  context.beginCounts();
+  return program.abi.evaluate(&context, arena);
+}
 
 pcrt_status CpuDevice::endRound(pcrt_context &context) {
   context.beginUpdate();

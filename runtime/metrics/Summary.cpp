@@ -111,6 +111,32 @@ static Json trafficOf(const pcrt_context &context) {
   return traffic;
 }
 
+/// Counts the memory that a program that generates keeps between steps: its weights by the bits of a number, as the
+/// report's `weights` does, and the bytes of its caches.
+static void addKept(const Program &program, int rank, Json &mine) {
+  auto numbersOf = [&](const Tensor &tensor) {
+    return product(blockOf(program.mesh, tensor.shape, tensor.layout, rank).size);
+  };
+  Json weights = Json::object();
+  int64_t ofCaches = 0;
+  for (size_t i = 0; i < program.parameters.size(); ++i) {
+    const Parameter &parameter = program.parameters[i];
+    Json &row = weights["bits_" + std::to_string(bytesOf(parameter.dtype, 8))];
+    row["tensors"].push_back(parameter.name);
+    auto add = [&](const char *key, const Tensor &tensor) {
+      row[key] = row.value(key, int64_t(0)) + bytesOf(tensor.dtype, numbersOf(tensor));
+    };
+    add("bytes", parameter);
+    for (const State &state : program.states)
+      if (size_t(state.parameter) == i)
+        add("scale_bytes", state);
+  }
+  for (const Cache &cache : program.caches) // tensors in an arena begin at multiples of 64 bytes
+    ofCaches += (bytesOf(cache.dtype, numbersOf(cache)) + 63) / 64 * 64;
+  mine["weights"] = weights;
+  mine["caches"] = ofCaches;
+}
+
 /// The largest resident set of this process so far, without the memory of other ranks that it has mapped.
 static int64_t peakResidentBytes(const Comm &comm) {
   int64_t kib = 0;
@@ -181,6 +207,8 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     mine["arena_bytes"]["disk"] = program.abi.disk_bytes;
   if (Json rows = rowsOf(context); !rows.is_null())
     mine["rows"] = rows;
+  if (program.generates)
+    addKept(program, comm.rank(), mine);
   std::vector<std::string> texts = gatherTexts(comm, mine.dump());
   if (comm.rank() != 0)
     return nullptr;
@@ -212,8 +240,12 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     }
     summary["per_rank"].push_back(
         {{"ranks", ranks}, {"arena_bytes", shared["arena_bytes"]}, {"memory", memory}, {"traffic", shared["traffic"]}});
-    if (shared.contains("rows"))
-      summary["per_rank"].back()["rows"] = shared["rows"];
+    Json &entry = summary["per_rank"].back();
+    for (const char *key : {"rows", "weights"})
+      if (shared.contains(key))
+        entry[key] = shared[key];
+    if (program.generates)
+      entry["memory"]["caches"] = shared["caches"];
   }
   summary["step_allocations"] = allocations;
   summary["peak_rss_bytes"] = peaks;

@@ -13,6 +13,8 @@
 #include "cuda/CudaDevice.h"
 #include "data/Init.h"
 #include "device/Context.h"
+#include "metrics/Summary.h"
+#include "run/Results.h"
 #include "run/SameRun.h"
 #include "schedule/EndTokens.h"
 
@@ -86,13 +88,19 @@ private:
 /// Keeps the tokens of the last step and their probabilities.
 class Chosen : public Observer {
 public:
-  explicit Chosen(const Program &program) : program(program) {}
+  explicit Chosen(const Program &program) : program(program) {
+    for (const Output &output : program.outputs) // a step must not allocate
+      if (output.kind == "generated") {
+        partOf(output).tokens.reserve(size_t(product(output.shape)));
+        partOf(output).logprobs.reserve(size_t(product(output.shape)));
+      }
+  }
   bool wants(int index) const override { return program.outputs[size_t(index)].kind == "generated"; }
   bool wantsInEveryStep() const override { return true; }
   pcrt_status observe(int index, int64_t, void *data, std::string *) override {
     const Output &output = program.outputs[size_t(index)];
     const auto *numbers = static_cast<const float *>(data);
-    GenerationOutputs &part = output.name.ends_with(ofChunk) ? prompts : back;
+    GenerationOutputs &part = partOf(output);
     if (output.name.starts_with("token"))
       part.tokens.assign(numbers, numbers + product(output.shape));
     else
@@ -106,6 +114,8 @@ public:
   static constexpr const char *ofChunk = ".chunk";
 
 private:
+  GenerationOutputs &partOf(const Output &output) { return output.name.ends_with(ofChunk) ? prompts : back; }
+
   const Program &program;
 };
 
@@ -136,6 +146,8 @@ public:
     lastOutputs.resize(size_t(scheduler->shape().turns));
     openDevice();
     loop();
+    if (!options.summary.empty())
+      writeSummary(*context, figures, options.summary);
     requireOk(comm, comm.barrier());
   }
 
@@ -150,10 +162,11 @@ private:
     std::vector<FlagValue> given = flags(options), byDefault = flags({});
     for (size_t i = 0; i < given.size(); ++i)
       if (const std::string &name = given[i].first;
-          given[i] != byDefault[i] && name != "init" && name != "adapter" && name != "seed")
+          given[i] != byDefault[i] && name != "init" && name != "adapter" && name != "seed" && name != "summary")
         fail(PCRT_USAGE, "--" + name + " does not work with a program that generates; see --help");
-    if (!options.metrics.empty() || !options.tensorboard.empty())
-      fail(PCRT_USAGE, "--metrics and --tensorboard do not work with a program that generates");
+    for (const NamedPath &output : outputsOf(options))
+      if (!output.path.empty() && output.flag != "--summary")
+        fail(PCRT_USAGE, output.flag + " does not work with a program that generates");
     if (!options.adapter.empty() && !program.hasAdapter())
       fail(PCRT_USAGE, "--adapter needs a program compiled with --lora");
   }
@@ -177,7 +190,8 @@ private:
     std::vector<NamedPath> inputs = filesOfModel("the weights", weights);
     inputs.push_back({"the program", "/proc/self/exe"});
     inputs.push_back({"--requests", options.requests});
-    if (std::string why = clashOfOutputs(inputs, {{"--answers", options.answers}}); !why.empty())
+    if (std::string why = clashOfOutputs(inputs, {{"--answers", options.answers}, {"--summary", options.summary}});
+        !why.empty())
       fail(PCRT_USAGE, why);
     answers = open(options.answers, STDOUT_FILENO, O_WRONLY | O_CREAT | O_TRUNC);
     reader.emplace(open(options.requests, STDIN_FILENO, O_RDONLY));
@@ -189,6 +203,7 @@ private:
     if (program.abi.target == PCRT_CPU)
       uses.add(program.abi);
     const Bf16Choice bf16 = agreeOnBf16(uses, comm);
+    figures.bf16 = describe(bf16);
     onAllRanks(comm, [&] {
       context.emplace(program, comm);
       device = program.abi.target == PCRT_CPU ? openCpuDevice(program, bf16) : openCudaDevice(program);
@@ -357,12 +372,20 @@ private:
     for (size_t i = 0; i < program.inputs.size(); ++i)
       fill(program.inputs[i], device->input(number, int(i)),
            program.inputs[i].name.ends_with(Chosen::ofChunk) ? step.prompts : step.back);
+    const auto begin = std::chrono::steady_clock::now();
     if (!step.hasPrompts && program.abi.evaluate) {
+      const bool hasChunk = scheduler->shape().chunk > 0; // then the summary has the counts of a step with prompts
+      if (hasChunk)
+        moves = context->moveCounts, messages = context->flowCounts;
       context->require(device->evaluate(*context, number));
+      if (hasChunk)
+        context->moveCounts = moves, context->flowCounts = messages;
     } else {
       context->require(device->begin(*context, number));
       context->require(device->finish(*context));
     }
+    ++figures.steps;
+    figures.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (!isLastStage())
       return;
     outputs = {chosen.back, chosen.prompts};
@@ -463,6 +486,8 @@ private:
   std::optional<pcrt_context> context;
   std::unique_ptr<Device> device;
   std::optional<Scheduler> scheduler;
+  RunFigures figures;
+  std::vector<int64_t> moves, messages;   ///< What the last step with prompts has counted.
   std::vector<Outputs> lastOutputs;       ///< Of each turn.
   std::vector<int> lineFlows, tokenFlows; ///< Those of this rank.
   std::map<uint64_t, Json> nameOf;        ///< The id that a request's line gave.

@@ -43,7 +43,7 @@ Validation::Validation(const Options &options, const Program &program, int rank)
 std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, Outputs &outputs, int64_t steps,
                                                         StopCheck &stop) {
   int64_t start = nanoseconds();
-  std::vector<int64_t> moves = context.moveCounts, messages = context.flowCounts;
+  std::vector<int64_t> moves = context.moveCounts, rows = context.rowsSent, messages = context.flowCounts;
   context.profile.pause(true);
   LossOfTargets loss;
   int64_t done = 0;
@@ -59,6 +59,7 @@ std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, O
     }
     context.profile.pause(false);
     context.moveCounts = moves;
+    context.rowsSent = rows;
     context.flowCounts = messages;
     if (done < batches.count())
       return std::nullopt;

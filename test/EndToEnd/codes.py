@@ -3,7 +3,8 @@
 
 Generates text with --weights=int8 and int4 on several plans. This test rounds the weights itself, and runs the program in f32
 on the rounded weights: the same tokens, and logarithms of probabilities within 1e-5. Plans that do not change the order of
-sums give the same bits as one rank."""
+sums give the same bits as one rank. On every plan, the weights, caches, arena and traffic that a run counts are those of the
+compiler's report, and the report's parts fill the arena."""
 import json
 import struct
 from array import array
@@ -84,15 +85,29 @@ class Codes(Case):
         """The tokens and logarithmic probabilities of each request, or None after an error."""
         name = f"{folder.name} {mesh} {' '.join(flags)}"
         self.needs("pc-import", folder, "-o", "model.mlir", "--batch", 2, "--seq", 24)
-        made = self.call("pc-compile", "model.mlir", "-o", "program", "--mode=generate", "--slots=4", "--size=4", *mesh_flags(mesh), *flags)
+        made = self.call("pc-compile", "model.mlir", "-o", "program", "--mode=generate", "--slots=4", "--size=4", *mesh_flags(mesh), *flags, "--report=report.json")
         if not self.check(f"{name}: compiles", made.code == 0, made.why()):
             return None
         (self.work / "requests").write_text("".join(json.dumps({"id": i, "prompt": prompt, "max_tokens": most}) + "\n" for i, (prompt, most) in enumerate(REQUESTS)))
-        done = self.call("pc-run", "-n", ranks_of(mesh), "./program", "--", "--requests", "requests", "--answers", "answers")
+        done = self.call("pc-run", "-n", ranks_of(mesh), "./program", "--", "--requests", "requests", "--answers", "answers", "--summary", "summary.json")
         if not self.check(f"{name}: runs", done.code == 0, done.why()):
             return None
+        self.holds(f"{name}: memory", "pc-compare", "reports", "report.json", "summary.json", words="report equals summary")
+        self.memory(name, flags)
         lines = [json.loads(line) for line in (self.work / "answers").read_text().splitlines()]
         return {i: [(line["token"], line["logprob"]) for line in lines if line["id"] == i and "token" in line] for i in range(len(REQUESTS))}
+
+    def memory(self, name, flags):
+        """What a step keeps are the weights and the caches, and each rank's arena is the sum of its parts."""
+        for rank in json.loads((self.work / "report.json").read_text())["per_rank"]:
+            memory, weights = rank["memory"], rank["weights"]
+            self.check(f"{name}: the arena of ranks {rank['ranks']}", sum(memory.values()) == rank["arena_bytes"]["device"] and memory["caches"] > 0 and not memory["optimizer"], f"{memory}")
+            stored = sum(row["bytes"] + row.get("scale_bytes", 0) for row in weights.values())
+            rest = memory["parameters"] - stored  # tensors begin at multiples of 64 bytes; a step may keep rounded or gathered copies
+            count = sum((2 if "scale_bytes" in row else 1) * len(row["tensors"]) for row in weights.values())
+            self.check(f"{name}: the weights", 0 <= rest and (rest < 64 * count or "--precision=bf16" in flags or "--zero=3" in flags), f"{memory['parameters']} bytes, of which {stored} are stored")
+            form = next((flag[10:] for flag in flags if flag.startswith("--weights=")), "")
+            self.check(f"{name}: the bits", ("bits_" + form[3:4] in weights) == bool(form) and "bits_32" in weights, f"{list(weights)}")
 
     def plans(self, name):
         folder = self.weights(name)

@@ -261,10 +261,11 @@ int drawCurves(const std::vector<std::string> &paths) {
 // Report against summary
 //===----------------------------------------------------------------------===//
 
-/// One rank's exact figures: its traffic (by axis, move and phase) and its arena.
+/// One rank's exact figures: its traffic (by axis, move and phase) and its arena; of a program that generates also its
+/// weights and caches.
 struct RankFigures {
   std::map<std::string, std::vector<int64_t>> traffic; // count, payload bytes, wire bytes
-  Json arena;
+  Json arena, weights, caches;
 };
 
 /// True if this is a build with AddressSanitizer, whose shadow and quarantine make peaks meaningless.
@@ -282,6 +283,8 @@ std::map<int64_t, RankFigures> rankFigures(const Json &report, const std::string
     for (int64_t rank : group.at("ranks")) {
       RankFigures &of = figures[rank];
       of.arena = group.at("arena_bytes");
+      of.weights = group.value("weights", Json());
+      of.caches = group.value("memory", Json::object()).value("caches", Json(0));
       for (const Json &entry : group.at("traffic")) {
         const Json &over = entry.at(entry.contains("link") ? "link" : "axis");
         std::string axis = over.is_string() ? over.get<std::string>() : over.dump();
@@ -367,9 +370,12 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
                bytes.get<int64_t>(), got.arena.is_object() ? got.arena.value(kind, int64_t(-1)) : -1);
       lines += line;
     }
-    if (want.arena != got.arena)
-      complain("rank " + std::to_string(rank) + ": arena: predicted " + want.arena.dump() + ", counted " +
-               got.arena.dump());
+    for (auto [what, field] : {std::pair("arena", &RankFigures::arena),
+                               {"weights", &RankFigures::weights},
+                               {"caches", &RankFigures::caches}})
+      if (want.*field != got.*field)
+        complain("rank " + std::to_string(rank) + ": " + what + ": predicted " + (want.*field).dump() + ", counted " +
+                 (got.*field).dump());
     auto same = std::find_if(blocks.begin(), blocks.end(), [&](auto &block) { return block.second == lines; });
     if (same == blocks.end())
       blocks.push_back({std::to_string(rank), lines});

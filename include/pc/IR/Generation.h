@@ -10,6 +10,9 @@
 #include "pc/IR/PCGenerationOps.h.inc"
 
 namespace pc {
+/// Whether a module has a step that generates text.
+bool generates(mlir::ModuleOp module);
+
 /// Whether a step changes parameters or states of an optimizer. One that generates text changes only caches.
 bool trains(mlir::ModuleOp module);
 
