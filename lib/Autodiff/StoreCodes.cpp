@@ -41,6 +41,7 @@ public:
 
 private:
   bool isProductOf(OpOperand &use);
+  bool isProductOfExperts(OpOperand &use);
   LogicalResult divideIntoGroups();
   void decodeFor(OpOperand &use, Value scales);
 
@@ -109,9 +110,13 @@ bool CodeWriter::isProductOf(OpOperand &use) {
     contracts.push_back(!llvm::is_contained(result, factor));
     (contracts.back() ? contracted : kept).push_back(factor);
   }
+  // A sum over experts of lines that their weights multiply is one of biases.
+  for (auto [contracted, name] : llvm::zip_equal(contracts, parameter.getDims().getAsValueRange<StringAttr>()))
+    if (contracted && name == "experts")
+      return false;
   SmallVector<bool> sorted = contracts;
   bool isLast = contracts.back();
-  llvm::stable_sort(sorted, [&](bool a, bool b) { return isLast ? a < b : a > b; });
+  llvm::sort(sorted, [&](bool a, bool b) { return isLast ? a < b : a > b; });
   if (kept.empty() || sorted != contracts || (!isContracted.empty() && isContracted != contracts) ||
       x.take_back(contracted.size()) != ArrayRef(contracted) || result.take_back(kept.size()) != ArrayRef(kept))
     return false;
@@ -119,13 +124,39 @@ bool CodeWriter::isProductOf(OpOperand &use) {
   return true;
 }
 
-/// Tables of words stay as they are, also as the head: their rounding changes tokens most. So do the experts of a
-/// layer, which products on the rows of tokens read.
+/// A routed product multiplies the rows of each expert by its matrix. The dim of experts is the first one, or follows
+/// that of the result.
+bool CodeWriter::isProductOfExperts(OpOperand &use) {
+  auto product = dyn_cast<EinsumOp>(use.getOwner());
+  if (!product || !product.getMask() || product.getInputs().size() != 3 || use.getOperandNumber() > 1 ||
+      type.getRank() != 3)
+    return false;
+  FactorRule rule = product.getFactorRule();
+  ArrayRef<int> matrix = rule.operands[use.getOperandNumber()], x = rule.operands[1 - use.getOperandNumber()],
+                result = rule.results[0];
+  const int *expert = llvm::find(matrix, rule.operands[2].back()), *in = llvm::find(matrix, x.back()),
+            *out = llvm::find(matrix, result.back());
+  const int *end = matrix.end(), *first = matrix.begin();
+  if (expert == end || in == end || out == end || in == out || in == expert || out == expert ||
+      llvm::is_contained(result, *in) || (expert != first && (expert != first + 1 || out != first)) ||
+      (parameter.getAlong() && static_cast<int64_t>(*parameter.getAlong()) != expert - first))
+    return false;
+  SmallVector<bool> contracts(3);
+  contracts[in - first] = true;
+  if (!isContracted.empty() && isContracted != contracts)
+    return false;
+  isContracted = contracts;
+  return true;
+}
+
+/// Tables of words stay as they are, also as the head: their rounding changes tokens most.
 bool CodeWriter::canStore() {
   auto names = parameter.getDims().getAsValueRange<StringAttr>();
-  return !parameter.getParts() && !parameter.use_empty() && !llvm::is_contained(names, "vocab") &&
-         !parameter.getSource()->getTensor().starts_with(pcrt::adapterPrefix) &&
-         llvm::all_of(parameter->getUses(), [&](OpOperand &use) { return isProductOf(use); });
+  auto isFirst = [&](StringRef prefix) { return partsOf(parameter)[0].source.getTensor().starts_with(prefix); };
+  return !parameter.use_empty() && !llvm::is_contained(names, "vocab") && !isFirst(pcrt::adapterPrefix) &&
+         llvm::all_of(parameter->getUses(), [&](OpOperand &use) {
+           return isProductOfExperts(use) || (!parameter.getParts() && isProductOf(use));
+         });
 }
 
 /// Divides the innermost contracted dim.

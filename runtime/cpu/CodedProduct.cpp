@@ -22,7 +22,7 @@ const char *pcrt::checkCodes(const pcrt_gemm_desc &d) {
     return d.group ? "scales of numbers that are no codes" : nullptr;
   if (isCode(d.a_dtype) || isCode(d.c_dtype))
     return "codes that are not in b";
-  if (d.batch != 1 || d.group < 1 || d.k % d.group ||
+  if ((d.batch != 1 && d.grouped != PCRT_GROUPED_PRODUCT) || d.group < 1 || d.k % d.group ||
       (d.b_dtype == PCRT_I4 ? d.group != 32 && d.group != 64 : d.group != d.k))
     return "codes in groups of a size that is not supported";
   if (d.a_k_stride != 1 || (d.c_n_stride != 1 && d.n != 1) || (d.b_k_stride != 1 && d.b_n_stride != 1))
@@ -42,7 +42,7 @@ CodedProduct::CodedProduct(const pcrt_gemm_desc &share, int64_t column) : desc(s
 CodedTask CodedProduct::taskOf(const void *b, const float *scales, int64_t column, int64_t columns) const {
   const pcrt_gemm_desc &d = desc;
   const bool byColumns = isByColumns(d);
-  const int64_t first = firstColumn + column, scaleStride = byColumns ? d.k / d.group : d.b_k_stride;
+  const int64_t first = firstColumn + column, scaleStride = byColumns ? d.b_n_stride / d.group : d.b_k_stride;
   const int64_t stride = byColumns ? bytesOf(d.b_dtype, d.b_n_stride) : d.b_k_stride;
   return {.a = nullptr,
           .b = static_cast<const int8_t *>(b) + first * (byColumns ? stride : 1),
@@ -66,10 +66,10 @@ void CodedProduct::runRows(int64_t m, const char *a, const void *b, char *c, con
 }
 
 /// Rows are computed in calls of nearly equal numbers of rows. Calls of three rows and more add in the same order.
-void CodedProduct::run(const void *a, const void *b, void *c, const float *bias, const float *scales) {
-  const int64_t calls = (desc.m + CodedTask::mostRows - 1) / CodedTask::mostRows;
+void CodedProduct::run(const void *a, const void *b, void *c, const float *bias, const float *scales, int64_t m) {
+  const int64_t calls = (m + CodedTask::mostRows - 1) / CodedTask::mostRows;
   for (int64_t call = 0, row = 0; call < calls; ++call) {
-    const int64_t end = desc.m / calls * (call + 1) + std::min(desc.m % calls, call + 1);
+    const int64_t end = m / calls * (call + 1) + std::min(m % calls, call + 1);
     runRows(end - row, static_cast<const char *>(a) + row * desc.a_m_stride * elementBytes(desc.a_dtype), b,
             static_cast<char *>(c) + row * desc.c_m_stride * elementBytes(desc.c_dtype), bias, scales);
     row = end;
@@ -109,12 +109,13 @@ void CodedProduct::widen(const void *a, int64_t m, float *to) const {
 void CodedProduct::store(float *result, int64_t m, int64_t stride, void *c, int64_t column, int64_t columns,
                          const float *bias, const float *scales) const {
   const pcrt_gemm_desc &d = desc;
-  const float *scale = d.b_dtype == PCRT_I8 ? scales + firstColumn + column : nullptr;
+  const int64_t scaleStride = isByColumns(d) ? d.b_n_stride / d.group : 1;
+  const float *scale = d.b_dtype == PCRT_I8 ? scales + (firstColumn + column) * scaleStride : nullptr;
   for (int64_t row = 0; row < m; ++row) {
     float *sum = result + row * stride;
     char *at = static_cast<char *>(c) + (row * d.c_m_stride + column) * elementBytes(d.c_dtype);
     for (int64_t n = 0; scale && n < columns; ++n)
-      sum[n] *= scale[n];
+      sum[n] *= scale[n * scaleStride];
     for (int64_t n = 0; bias && n < columns; ++n)
       sum[n] += bias[column + n];
     if (d.c_dtype == PCRT_F32) {

@@ -25,7 +25,8 @@ public:
   /// `share` is the product with fewer columns, from `column` on.
   CodedProduct(const pcrt_gemm_desc &share, int64_t column);
 
-  void run(const void *a, const void *b, void *c, const float *bias, const float *scales);
+  /// Computes the first `rows` rows. Results of three rows and more have the same bits as those of other numbers.
+  void run(const void *a, const void *b, void *c, const float *bias, const float *scales, int64_t rows);
 
   /// For products of many rows: the product in f32 of some columns, as many as fit into a cache. Its a [m, k] and c [m,
   /// n] have no gaps. Nothing if `run` is faster.
@@ -37,6 +38,9 @@ public:
   /// Changes columns of `m` rows of a result, whose rows are `stride` apart, to those of c, and writes them.
   void store(float *result, int64_t m, int64_t stride, void *c, int64_t column, int64_t columns, const float *bias,
              const float *scales) const;
+
+  /// The dtype of c.
+  int32_t result() const { return desc.c_dtype; }
 
 private:
   CodedTask taskOf(const void *b, const float *scales, int64_t column, int64_t columns) const;

@@ -204,7 +204,7 @@ dnnl_status_t Gemms::Part::run(const char *a, const char *b, char *c, const floa
 dnnl_status_t Gemms::Part::runCoded(const char *a, const void *b, char *c, const float *bias, const float *scales,
                                     void *scratch, const dnnl::stream &stream) {
   if (!expanded) {
-    coded->run(a, b, c, bias, scales);
+    coded->run(a, b, c, bias, scales, share.block.m);
     return dnnl_success;
   }
   const pcrt_gemm_desc &d = expanded->share.block;
@@ -281,7 +281,7 @@ static bool computesRowsAlike(pcrt_gemm_desc block, bool nativeBf16, const dnnl:
   for (int64_t m = 1; m < block.m; ++m)
     for (int64_t n = 0; n < block.n; ++n) {
       const char *first = bytes(c) + n * block.c_n_stride * size;
-      if (memcmp(first, first + m * block.c_m_stride * size, size_t(size)))
+      if (memcmp(first, first + m * block.c_m_stride * size, size_t(size)) != 0)
         return false;
     }
   return true;
@@ -414,7 +414,7 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
                 const char **error) {
   Plan &plan = *planOf[index];
   if (plan.desc.grouped) {
-    *error = grouped.run(plan.grouped, a, b, c, static_cast<const float *>(aux));
+    *error = grouped.run(plan.grouped, a, b, c, static_cast<const float *>(aux), static_cast<const float *>(bias));
     return !*error;
   }
   auto runPart = [&](int thread) {

@@ -6,6 +6,7 @@
 #include "cpu/Grouped.h"
 #include "base/Types.h"
 #include "cpu/Allocations.h"
+#include "cpu/CodedProduct.h"
 #include "cpu/Tile.h"
 
 #include <algorithm>
@@ -21,6 +22,8 @@ using namespace pcrt;
 /// AVX-512, for fewer than 16 rows. A row's result must not depend on the number of rows, so rows that are left over
 /// are computed with the six rows before them, padded to these.
 static constexpr int64_t fewestRows = 16, rowsAtATime = 6;
+/// CodedProduct adds in another order for fewer rows.
+static constexpr int64_t fewestCoded = 3;
 /// The number of rows of a tile in bf16; missing rows are zeros. More are no faster, and cost more if an expert has few
 /// rows.
 static constexpr int64_t rowsOfTile = 16;
@@ -39,10 +42,13 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
   bool isOfLines = d.grouped == PCRT_GROUPED_SPREAD || d.grouped == PCRT_GROUPED_SUM;
   bool isOfTokens = !isProduct && !isOfLines && (d.a_lies == PCRT_LIES_TOKENS || d.c_lies == PCRT_LIES_TOKENS);
   bool halves = d.a_dtype == PCRT_BF16 || d.c_dtype == PCRT_BF16;
-  for (int32_t dtype : {d.a_dtype, d.b_dtype, d.c_dtype})
+  const bool hasCodes = isCode(d.b_dtype) && d.grouped == PCRT_GROUPED_PRODUCT;
+  for (int32_t dtype : {d.a_dtype, d.c_dtype, hasCodes ? d.a_dtype : d.b_dtype})
     if (dtype != PCRT_F32 && dtype != PCRT_BF16)
       return "routed tokens with a dtype that is neither f32 nor bf16";
-  if (d.a_dtype != d.b_dtype || (halves && !isProduct && !isOfLines && !isOfTokens) ||
+  if (const char *why = checkCodes(d))
+    return why;
+  if ((!hasCodes && d.a_dtype != d.b_dtype) || (halves && !isProduct && !isOfLines && !isOfTokens) ||
       ((isProduct || isOfTokens) && d.a_dtype == PCRT_F32 && d.c_dtype != PCRT_F32) ||
       (d.grouped == PCRT_GROUPED_PACK && d.a_dtype != d.c_dtype) || d.accumulate || d.epilogue != PCRT_EPILOGUE_NONE)
     return "routed tokens with a dtype or an epilogue that is not supported for them";
@@ -50,7 +56,10 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
   bool good = true;
   if (d.grouped == PCRT_GROUPED_PRODUCT)
     good = isOfToken(d.a_lies) && d.b_lies == PCRT_LIES_EXPERTS && isOfToken(d.c_lies) && d.a_k_stride == 1 &&
-           d.a_m_stride == d.k && d.c_n_stride == 1 && d.c_m_stride == d.n && (d.b_n_stride == 1 || d.b_k_stride == 1);
+           d.a_m_stride == d.k && d.c_n_stride == 1 && d.c_m_stride == d.n &&
+           (d.b_n_stride == 1 || d.b_k_stride == 1) &&
+           (!hasCodes ||
+            (d.b_batch_stride % d.group == 0 && (d.b_k_stride != 1 || d.n == 1 || d.b_n_stride % d.group == 0)));
   else if (d.grouped == PCRT_GROUPED_GRADIENT)
     good = isOfToken(d.a_lies) && isOfToken(d.b_lies) && d.c_lies == PCRT_LIES_EXPERTS && d.c_n_stride == 1;
   else if (isOfLines)
@@ -63,8 +72,9 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
   return good ? nullptr : "operands with an unsupported layout";
 }
 
-/// The tiles of one thread for a product in bf16.
+/// What one thread needs for a product in bf16, or with codes.
 struct GroupedProducts::Part {
+  std::unique_ptr<CodedProduct> coded;
   std::unique_ptr<Tile> product; ///< rowsOfTile rows, of one expert
   std::unique_ptr<Tile> first[std::size(depths)],
       more[std::size(depths)]; ///< the tiles of a gradient, by depth: c =, c +=
@@ -90,7 +100,7 @@ struct GroupedProducts::Part {
 /// A product of the program with the parts of its threads.
 struct GroupedProducts::Plan {
   pcrt_gemm_desc desc;
-  std::vector<Part> parts; ///< by thread; in f32 none
+  std::vector<Part> parts; ///< by thread; in f32 without codes none
 };
 
 /// The granularity by which the rows of a gradient's matrix are distributed over threads.
@@ -116,6 +126,17 @@ int GroupedProducts::add(const pcrt_gemm_desc &d) {
     most(bytes.b, d.rows * d.n * elementBytes(d.b_dtype));
   if (d.c_lies == PCRT_LIES_TOKENS)
     most(bytes.made, d.rows * d.n * 4);
+  if (isCode(d.b_dtype)) {
+    pcrt_gemm_desc ofExpert = d;
+    ofExpert.m = CodedTask::mostRows, ofExpert.batch = 1;
+    if (d.c_lies == PCRT_LIES_TOKENS)
+      ofExpert.c_dtype = PCRT_F32;
+    plan.parts.resize(size_t(pool.size()));
+    for (Part &part : plan.parts)
+      part.coded = std::make_unique<CodedProduct>(ofExpert, 0);
+    most(bytes.pad, fewestCoded * (d.k + d.n) * 4);
+    return int(plans.size()) - 1;
+  }
   if (!isHalf(d)) {
     if (d.grouped == PCRT_GROUPED_PRODUCT)
       most(bytes.pad, fewestRows * (d.k + d.n) * 4);
@@ -258,7 +279,20 @@ void GroupedProducts::multiply(int thread, Part &part, const pcrt_gemm_desc &d, 
   }
 }
 
-void GroupedProducts::product(Plan &plan, const char *a, const char *b, char *c) {
+/// Computes c = a b for the rows of the expert whose codes are b. c has the dtype of the part.
+void GroupedProducts::multiplyCodes(int thread, Part &part, const pcrt_gemm_desc &d, const char *a, const char *b,
+                                    char *c, const float *scales, int64_t rows) {
+  if (rows >= fewestCoded)
+    return part.coded->run(a, b, c, nullptr, scales, rows);
+  const int64_t ofA = d.k * elementBytes(d.a_dtype), ofC = d.n * elementBytes(part.coded->result());
+  char *pad = ofThread(thread), *padC = pad + fewestCoded * ofA;
+  memcpy(pad, a, size_t(rows * ofA));
+  memset(pad + rows * ofA, 0, size_t((fewestCoded - rows) * ofA));
+  part.coded->run(pad, b, padC, nullptr, scales, fewestCoded);
+  memcpy(c, padC, size_t(rows * ofC));
+}
+
+void GroupedProducts::product(Plan &plan, const char *a, const char *b, char *c, const float *scales) {
   const pcrt_gemm_desc &d = plan.desc;
   const int64_t rows = firstRow[size_t(d.experts)], ofA = d.k * elementBytes(d.a_dtype);
   const bool addsUp = d.c_lies == PCRT_LIES_TOKENS;
@@ -271,8 +305,11 @@ void GroupedProducts::product(Plan &plan, const char *a, const char *b, char *c)
       int64_t first = std::max(lo, firstRow[size_t(expert)]), last = std::min(hi, firstRow[size_t(expert) + 1]);
       if (first >= last)
         continue;
-      const char *matrix = b + expert * d.b_batch_stride * elementBytes(d.b_dtype);
-      if (isHalf(d))
+      const char *matrix = b + bytesOf(d.b_dtype, expert * d.b_batch_stride);
+      if (isCode(d.b_dtype))
+        multiplyCodes(thread, plan.parts[size_t(thread)], d, from + first * ofA, matrix, to + first * ofC,
+                      scales + expert * d.b_batch_stride / d.group, last - first);
+      else if (isHalf(d))
         multiply(thread, plan.parts[size_t(thread)], d, from + first * ofA, matrix, to + first * ofC, dtype,
                  last - first);
       else
@@ -395,7 +432,8 @@ void GroupedProducts::lines(const pcrt_gemm_desc &d, const char *a, char *c) {
   });
 }
 
-const char *GroupedProducts::run(int index, const void *a, const void *b, void *c, const float *mask) {
+const char *GroupedProducts::run(int index, const void *a, const void *b, void *c, const float *mask,
+                                 const float *scales) {
   Plan &plan = *plans[size_t(index)];
   const pcrt_gemm_desc &d = plan.desc;
   if (const char *problem = findRows(d, mask))
@@ -405,7 +443,7 @@ const char *GroupedProducts::run(int index, const void *a, const void *b, void *
   switch (d.grouped) {
   case PCRT_GROUPED_PRODUCT:
     tally.add(firstRow[size_t(d.experts)]);
-    product(plan, static_cast<const char *>(a), static_cast<const char *>(b), static_cast<char *>(c));
+    product(plan, static_cast<const char *>(a), static_cast<const char *>(b), static_cast<char *>(c), scales);
     break;
   case PCRT_GROUPED_GRADIENT:
     gradient(plan, static_cast<const char *>(a), static_cast<const char *>(b), static_cast<char *>(c));
@@ -445,7 +483,7 @@ void GroupedProducts::warmUp(int index, void *zeros, int64_t size) {
   Plan &plan = *plans[size_t(index)];
   const pcrt_gemm_desc &d = plan.desc;
   int64_t rows = std::min<int64_t>(d.rows, 4 * fewestRows), most = std::max({d.m, d.n, d.k, rows, depths[0]});
-  if (d.grouped > PCRT_GROUPED_GRADIENT || size < 4 * most * most)
+  if (d.grouped > PCRT_GROUPED_GRADIENT || isCode(d.b_dtype) || size < 4 * most * most)
     return;
   if (isHalf(d))
     return pool.onAll([&](int thread) {

@@ -34,7 +34,7 @@ public:
   void allocate();
 
   /// Runs a product and waits. Returns null, or what went wrong.
-  const char *run(int index, const void *a, const void *b, void *c, const float *mask);
+  const char *run(int index, const void *a, const void *b, void *c, const float *mask, const float *scales);
 
   /// Calls the library once for a product of this shape on `size` bytes of zeros.
   void warmUp(int index, void *zeros, int64_t size);
@@ -55,7 +55,9 @@ private:
   void multiply(int thread, const pcrt_gemm_desc &desc, const float *a, const float *b, float *c, int64_t rows);
   void multiply(int thread, Part &part, const pcrt_gemm_desc &desc, const char *a, const char *b, char *c,
                 int32_t dtype, int64_t rows);
-  void product(Plan &plan, const char *a, const char *b, char *c);
+  void multiplyCodes(int thread, Part &part, const pcrt_gemm_desc &desc, const char *a, const char *b, char *c,
+                     const float *scales, int64_t rows);
+  void product(Plan &plan, const char *a, const char *b, char *c, const float *scales);
   void addUp(int thread, Part &part, const pcrt_gemm_desc &desc, const char *a, const char *b, char *c, int64_t lo,
              int64_t count, int64_t depth);
   void gradient(Plan &plan, const char *a, const char *b, char *c);

@@ -14,11 +14,15 @@ from cases import SMALL_LLAMA, Case, mesh_flags, ranks_of
 
 GPT2 = dict(model_type="gpt2", n_embd=64, n_layer=2, n_head=2, n_inner=128, vocab_size=96, n_positions=24, activation_function="gelu_new")
 MODELS = {"gpt2": GPT2,
+          "mixtral": SMALL_LLAMA | dict(model_type="mixtral", hidden_size=64, intermediate_size=64, num_attention_heads=2, num_key_value_heads=2, vocab_size=96, max_position_embeddings=24,
+                                        num_local_experts=4, num_experts_per_tok=2),
           "llama": SMALL_LLAMA | dict(hidden_size=64, intermediate_size=128, num_attention_heads=2, num_key_value_heads=2, vocab_size=96, max_position_embeddings=24)}
-MATRICES = ("c_attn.weight", "c_proj.weight", "c_fc.weight", "q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight", "gate_proj.weight", "up_proj.weight", "down_proj.weight")
+MATRICES = ("c_attn.weight", "c_proj.weight", "c_fc.weight", "q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight", "gate_proj.weight", "up_proj.weight", "down_proj.weight", "w1.weight", "w2.weight", "w3.weight")
 PLANS = [("1", [], True), ("1", ["--chunk=7"], True), ("tp=2", ["--tensor-parallel"], False), ("tp=2", ["--tensor-parallel", "--sequence-parallel"], False),
          ("dp=2", ["--data-parallel", "--chunk=5"], True), ("dp=2", ["--zero=3", "--chunk=4"], True), ("cp=2", ["--context-parallel"], False), ("pp=2", [], False),
          ("dp=2,tp=2", ["--zero=3", "--tensor-parallel"], False), ("1", ["--precision=bf16"], False)]
+EXPERTS = [("1", [], True), ("1", ["--chunk=7"], True), ("ep=2", ["--expert-parallel"], False), ("tp=2", ["--tensor-parallel"], False), ("dp=2", ["--zero=3"], True), ("pp=2", [], False),
+           ("1", ["--precision=bf16"], False)]
 REQUESTS = [([3, 14, 15, 92, 6, 5], 12), ([35], 20), (list(range(20, 31)), 9), ([7, 7, 7], 16)]
 
 
@@ -113,7 +117,7 @@ class Codes(Case):
         folder = self.weights(name)
         for bits, form in ((8, "int8"), (4, "int4")):
             wanted, first = self.answers(self.work / f"{name}-{bits}", "1"), None
-            for mesh, flags, sameBits in PLANS:
+            for mesh, flags, sameBits in EXPERTS if name == "mixtral" else PLANS:
                 found = self.answers(folder, mesh, f"--weights={form}", *flags)
                 if not wanted or not found:
                     continue

@@ -384,7 +384,7 @@ def StoreCodes : Pass<"pc-store-codes", "mlir::ModuleOp"> {
     An einsum before each product multiplies codes and scales. It becomes a part of the product's call, so the matrix is never stored as f32.
     A run computes codes and scales when it reads the parameter (runtime/README.md).
 
-    Biases, weights of norms, tables with a dim "vocab" (also as the head), routers, experts, and recurrences stay as they are.
+    Biases, weights of norms, tables with a dim "vocab" (also as the head), routers, and recurrences stay as they are.
 
     ```mlir
     // pc-opt --pc-generate-steps="slots=2 size=4" --pc-store-codes

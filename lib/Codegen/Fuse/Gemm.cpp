@@ -4,6 +4,7 @@
 // so that only the text of a program matters, and not an annotation by the fusing pass.
 //===-----------------------------------------------------------------------------===//
 #include "Gemm.h"
+#include "Grouped.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Contraction.h"
 #include "pcrt/pcrt.h"
@@ -207,9 +208,13 @@ EinsumOp pc::biasGradOf(EinsumOp sum) {
 
 /// A view of the matrix may follow the einsum.
 SmallVector<Operation *> pc::decodingOps(EinsumOp product) {
-  std::optional<Gemm> gemm = asGemm(product);
-  Value b = gemm ? product.getInputs()[gemm->swapped ? 0 : 1] : Value();
-  EinsumOp decoding = gemm && gemm->batch == 1 && gemm->aK == 1 ? decodingOf(b) : EinsumOp();
+  Value b;
+  if (std::optional<Gemm> gemm = asGemm(product); gemm && gemm->batch == 1 && gemm->aK == 1)
+    b = product.getInputs()[gemm->swapped ? 0 : 1];
+  else if (std::optional<Grouped> grouped = asGrouped(product);
+           grouped && grouped->desc.grouped == PCRT_GROUPED_PRODUCT)
+    b = product.getInputs()[grouped->b];
+  EinsumOp decoding = b ? decodingOf(b) : EinsumOp();
   SmallVector<Operation *> ops;
   for (Operation *op = decoding ? b.getDefiningOp() : nullptr; op;
        op = op == decoding ? nullptr : op->getOperand(0).getDefiningOp())
@@ -251,7 +256,8 @@ std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
   size_t decoding = llvm::count_if(body, decodes), ops = body.getOperations().size() - 1 - decoding;
   size_t results = fusion->getNumResults();
   Operation *last = ops ? yield->getPrevNode() : nullptr;
-  if (auto product = dyn_cast_or_null<EinsumOp>(last); product && decoding && ops == 1 && results == 1)
+  if (auto product = dyn_cast_or_null<EinsumOp>(last);
+      product && !product.getMask() && decoding && ops == 1 && results == 1)
     if (!decodingOps(product).empty())
       return make(product, PCRT_EPILOGUE_NONE, product, {}, {}, nullptr);
   auto biasOf = [](AddOp sum) { return asBiasedGemm(sum)->broadcast.getInputs()[0]; };

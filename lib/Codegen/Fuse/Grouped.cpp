@@ -4,7 +4,9 @@
 // rows of an expert are one matrix.
 //===-----------------------------------------------------------------------------===//
 #include "Grouped.h"
+#include "Gemm.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "pc/IR/Codes.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -60,11 +62,11 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   auto elementOf = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); };
   if (!op.getMask() || !elementOf(op.getMask()).isF32() || byRows(op.getMask()))
     return std::nullopt;
-  // Operands must have one type. A result of bf16 operands may be f32.
-  Type element = elementOf(op.getInputs()[0]), made = elementOf(op.getResult());
+  // Operands must have one type, except a matrix of codes, which is read as f32. A result of bf16 operands may be f32.
+  Type element = elementOf(op.getInputs()[decodingOf(op.getInputs()[0]) ? 1 : 0]), made = elementOf(op.getResult());
   auto isFloat = [](Type type) { return type.isF32() || type.isBF16(); };
   if (!isFloat(element) || !isFloat(made) ||
-      !llvm::all_of(op.getInputs().drop_back(), [&](Value v) { return elementOf(v) == element; }))
+      !llvm::all_of(op.getInputs().drop_back(), [&](Value v) { return elementOf(v) == element || decodingOf(v); }))
     return std::nullopt;
   FactorRule rule = op.getFactorRule();
   SmallVector<int> mask(ArrayRef<int>(rule.operands.pop_back_val()));
@@ -157,6 +159,27 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
 
 std::optional<Grouped> pc::asGrouped(EinsumOp op) {
   return asGrouped(op, [](Value v) { return rowsOf(v) != nullptr; });
+}
+
+/// The ops that make the matrices come first.
+std::optional<CodedExperts> pc::asCodedExperts(FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  auto product = dyn_cast<EinsumOp>(body.getTerminator()->getPrevNode());
+  SmallVector<Operation *> decoding = product && product.getMask() ? decodingOps(product) : SmallVector<Operation *>();
+  if (decoding.empty() || decoding.size() + 2 != body.getOperations().size() || fusion.getNumResults() != 1)
+    return std::nullopt;
+  auto outside = [&](Value value) { return fusion.getInputs()[cast<BlockArgument>(value).getArgNumber()]; };
+  auto elements = [](Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); };
+  Grouped grouped = *asGrouped(product);
+  Value codes = decoding[0]->getOperand(0), scales = decoding[0]->getOperand(1);
+  grouped.desc.group = elements(codes) / elements(scales);
+  return CodedExperts{product,
+                      grouped.desc,
+                      outside(product.getInputs()[grouped.a]),
+                      outside(codes),
+                      outside(scales),
+                      outside(product.getMask()),
+                      fusion.getResult(0)};
 }
 
 /// The type of the data in the buffer of a value of `type`.

@@ -26,6 +26,14 @@ std::optional<Grouped> asGrouped(EinsumOp op, llvm::function_ref<bool(mlir::Valu
 /// Takes from the types of values whether they are stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op);
 
+/// A fusion that is one routed product, whose b has codes. Its values are those outside of the fusion.
+struct CodedExperts {
+  EinsumOp product;
+  pcrt_gemm_desc desc;
+  mlir::Value a, codes, scales, mask, c;
+};
+std::optional<CodedExperts> asCodedExperts(FusionOp fusion);
+
 /// Splits the routed einsums of `block` that `which` accepts into a product without the mask and a product with the
 /// mask. The mask multiplies the first of these that exists: an operand that has exactly the dims of the mask, the
 /// result if it has them, an operand that has them.

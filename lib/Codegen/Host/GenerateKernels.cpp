@@ -264,6 +264,9 @@ LogicalResult Generator::emitOp(Operation *op) {
   if (hasRows(op) && !isa<AllToAllRowsOp>(op)) {
     if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask())
       return emitGrouped(einsum);
+    if (auto fusion = dyn_cast<FusionOp>(op))
+      if (std::optional<CodedExperts> experts = asCodedExperts(fusion))
+        return emitGrouped(*experts);
     return emitOp(rowForm(op).op);
   }
   auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };

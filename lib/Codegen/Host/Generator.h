@@ -6,6 +6,7 @@
 #define PC_LIB_CODEGEN_HOST_GENERATOR_H
 
 #include "../Fuse/Gemm.h"
+#include "../Fuse/Grouped.h"
 #include "CheckCases.h"
 #include "Description.h"
 #include "Evaluation.h"
@@ -95,6 +96,7 @@ private:
                               llvm::ArrayRef<CheckCases::Launch> launches, llvm::ArrayRef<Address> results);
   llvm::FailureOr<int32_t> addKernelsBeside(mlir::Operation *op, llvm::ArrayRef<mlir::Value> buffers);
   llvm::LogicalResult emitGrouped(EinsumOp op);
+  llvm::LogicalResult emitGrouped(const CodedExperts &experts);
   llvm::LogicalResult emitGemm(EinsumOp op);
   llvm::LogicalResult emitGemm(const FusedProduct &product);
   mlir::OpOperand *summedByProduct(mlir::Value product);

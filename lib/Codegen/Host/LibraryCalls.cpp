@@ -172,15 +172,20 @@ LogicalResult Generator::emitGrouped(EinsumOp op) {
   std::optional<Grouped> grouped = asGrouped(op);
   if (!grouped)
     return op.emitOpError() << "works on routed tokens, and no library call does that";
-  pcrt_gemm_desc desc = grouped->desc;
-  Value a = op.getInputs()[grouped->a], b = op.getInputs()[grouped->b];
-  desc.name = tables.text("einsum " + sourceName(op));
-  desc.a_dtype = dtypeOf(a), desc.b_dtype = dtypeOf(b), desc.c_dtype = dtypeOf(op.getResult());
+  return emitGrouped(
+      {op, grouped->desc, op.getInputs()[grouped->a], op.getInputs()[grouped->b], {}, op.getMask(), op.getResult()});
+}
+
+LogicalResult Generator::emitGrouped(const CodedExperts &experts) {
+  pcrt_gemm_desc desc = experts.desc;
+  desc.name = tables.text("einsum " + sourceName(experts.product));
+  desc.a_dtype = dtypeOf(experts.a), desc.b_dtype = dtypeOf(experts.codes), desc.c_dtype = dtypeOf(experts.c);
   desc.rest = -1;
   gemmTable.push_back(desc);
   int64_t index = gemmTable.size() - 1;
   write([&](HostProgram &host) {
-    host.gemm(index, addressOf(a), addressOf(b), addressOf(op.getResult()), std::nullopt, addressOf(op.getMask()));
+    host.gemm(index, addressOf(experts.a), addressOf(experts.codes), addressOf(experts.c),
+              experts.scales ? std::optional(addressOf(experts.scales)) : std::nullopt, addressOf(experts.mask));
   });
   return success();
 }

@@ -64,7 +64,7 @@ private:
   /// `epilogue`.
   bool isBeside(mlir::Operation *op, int64_t row, int32_t epilogue);
   bool product(mlir::Operation *op, const Call &call);
-  bool grouped(EinsumOp op, const Call &call);
+  bool grouped(mlir::Operation *op, const Call &call);
   bool attention(mlir::Operation *op, const Call &call, llvm::ArrayRef<At> buffers);
   bool together(mlir::Operation *op);
   bool move(mlir::Operation *op, MoveOpInterface move, int64_t index);

@@ -181,7 +181,7 @@ struct Products {
         continue;
       }
       if (auto einsum = dyn_cast<EinsumOp>(inner))
-        (einsum.getInputs().size() == 2 ? product : line) = einsum;
+        (einsum.getInputs().size() == 1 ? line : product) = einsum;
       sum = isa<AddOp>(inner) ? cast<AddOp>(inner) : sum;
       hasGelu |= isa<ActivationOp>(inner);
       hasGeluGrad |= isa<ActivationGradOp>(inner);
@@ -259,18 +259,22 @@ static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> lett
 }
 
 namespace {
-/// The letters of a routed einsum: those of its operands, the last of which is the mask, and of its result.
+/// The letters of a routed einsum: those of its operands, the last of which is the mask, and of its result. The values
+/// are those outside of a fusion, without decoding.
 struct RoutedSpec {
-  explicit RoutedSpec(EinsumOp op) : op(op), values(op->getOperands()) {
+  explicit RoutedSpec(Products &of) : op(of.product) {
+    for (unsigned i = 0; i < op.getInputs().size(); ++i)
+      values.push_back(of.operand(i));
     auto [inputs, output] = op.getSpec().split("->");
     SmallVector<StringRef> texts;
     inputs.split(texts, ',');
     texts.push_back(output);
-    values.push_back(op.getResult());
+    values.push_back(of.outside(op.getResult()));
     letters.resize(texts.size());
-    for (auto [text, words, value] : llvm::zip_equal(texts, letters, values)) {
+    auto types = llvm::to_vector(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()));
+    for (auto [text, words, type] : llvm::zip_equal(texts, letters, types)) {
       text.split(words, ' ', -1, /*KeepEmpty=*/false);
-      for (auto [word, size] : llvm::zip_equal(words, cast<RankedTensorType>(value.getType()).getShape()))
+      for (auto [word, size] : llvm::zip_equal(words, cast<RankedTensorType>(type).getShape()))
         sizes[word] = size;
     }
     for (StringRef letter : mask().drop_back())
@@ -295,7 +299,7 @@ struct RoutedSpec {
   /// The number of the `rows` routed tokens that this op computes. A round has at most the limit of rows; the last one
   /// has the rest.
   int64_t ofRound(int64_t rows) {
-    auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
+    auto round = values[letters.size() - 2].getDefiningOp<RoundOfRowsOp>();
     if (!round)
       return rows;
     auto limit = static_cast<int64_t>(round.getLimit());
@@ -328,14 +332,15 @@ struct RoutedSpec {
 } // namespace
 
 /// Checks the table entry of a product of experts by the letters of its spec, and not with asGrouped, which wrote it.
-bool TableCheck::grouped(EinsumOp op, const Call &call) {
+bool TableCheck::grouped(Operation *op, const Call &call) {
+  Products routed(op);
   int64_t index = call.number(1);
   if (index < 0 || index >= static_cast<int64_t>(gemmRows.size()) || call.later() != index || cuda)
     return refuse(op, "has a product that is not in the table");
   if (!isNext(op, index, lastProduct))
     return false;
   const pcrt_gemm_desc &row = gemmRows[index];
-  RoutedSpec spec(op);
+  RoutedSpec spec(routed);
   ArrayRef<SmallVector<StringRef>> letters = spec.letters;
   ArrayRef<Value> values = spec.values;
   ArrayRef<StringRef> mask = spec.mask(), c = letters.back();
@@ -355,6 +360,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   wanted.batch = wanted.experts = spec.sizeOf(spec.expert()), wanted.tokens = spec.tokens, wanted.rows = rows;
   wanted.a_lies = aLies, wanted.b_lies = bLies, wanted.c_lies = cLies;
   wanted.rest = -1;
+  wanted.group = routed.group();
   auto setRows = [&](int64_t m, int64_t n, int64_t k) {
     wanted.m = m, wanted.n = n, wanted.k = k;
     wanted.a_m_stride = k, wanted.a_k_stride = 1, wanted.c_m_stride = n, wanted.c_n_stride = 1;
@@ -396,15 +402,16 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   bool fits = wanted.grouped && memcmp(&row, &wanted, sizeof row) == 0;
   return (fits || refuse(op, "is a different matrix product in the tables")) &&
          same(op, "a", call.address(2), homeOf(values[a])) && same(op, "b", call.address(3), homeOf(values[b])) &&
-         same(op, "c", call.address(4), homeOf(values.back())) && same(op, "the bias", call.address(5), At()) &&
-         same(op, "the mask", call.address(6), homeOf(op.getMask()));
+         same(op, "c", call.address(4), homeOf(values.back())) &&
+         same(op, "the scales", call.address(5), routed.aux() ? homeOf(routed.aux()) : At()) &&
+         same(op, "the mask", call.address(6), homeOf(values[letters.size() - 2]));
 }
 
 /// The descriptor in the table must describe exactly this product: sizes, strides, types, epilogue and operands.
 bool TableCheck::product(Operation *op, const Call &call) {
-  if (auto einsum = dyn_cast<EinsumOp>(op); isOnRows(op))
-    return grouped(einsum, call);
   Products fused(op);
+  if (fused.product && fused.product.getMask())
+    return grouped(op, call);
   Value c = fused.product ? fused.c() : Value();
   if (!c)
     return refuse(op, "runs as a matrix product, but is not one");

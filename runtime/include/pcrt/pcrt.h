@@ -131,9 +131,9 @@ typedef struct pcrt_attention_desc {
 
 /** c[b, m, n] (+)= sum_k a[b, m, k] * b[b, k, n], then the epilogue. Strides are in elements; one of the last two
  *  strides of each operand is 1. Accumulation is in f32 whatever the dtypes.
- *  If b has codes, its element is code times scale, as f32. `aux` has the scales, f32: [n, k / group] if b_k_stride is
- *  1, else [k / group, n]. Two codes of I4 of one column share a byte: code i of a group has the low four bits of byte
- *  i, and code i + group / 2 the high ones. Strides count codes. On CPUs only. */
+ *  If b has codes, its element is code times scale, as f32. `aux` (`bias` if grouped, by expert) has the scales, f32:
+ *  [n, k / group] if b_k_stride is 1, else [k / group, n]. Two codes of I4 of one column share a byte: code i of a
+ *  group has the low four bits of byte i, code i + group / 2 the high ones. Strides count codes. On CPUs only. */
 typedef struct pcrt_gemm_desc {
   const char *name;
   int64_t batch, m, n, k;

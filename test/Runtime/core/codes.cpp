@@ -1,6 +1,7 @@
 //===- codes.cpp - Products with codes, and how weights become codes -------===//
-// Random products with codes of 8 and 4 bits in both layouts, with and without bias and sums, on several threads,
-// compared with loops over scales times codes. Every row of equal numbers must have equal bits.
+// Random products with codes of 8 and 4 bits in both layouts, with and without bias and sums, and for the rows of
+// experts, on several threads, compared with loops over scales times codes. Every row of equal numbers must have equal
+// bits.
 //===----------------------------------------------------------------------===//
 #include "Files.h"
 #include "base/Types.h"
@@ -31,6 +32,12 @@ struct Random {
     d.b_k_stride = byColumns ? 1 : d.n, d.b_n_stride = byColumns ? d.k : 1;
     d.accumulate = pick(0, 1);
     d.epilogue = pick(0, 1) ? PCRT_EPILOGUE_BIAS : PCRT_EPILOGUE_NONE;
+    fill();
+  }
+  /// Another matrix for the same product.
+  explicit Random(const pcrt_gemm_desc &d) : d(d) { fill(); }
+
+  void fill() {
     const int most = d.b_dtype == PCRT_I8 ? 127 : 7;
     for (int64_t i = 0; i < d.k * d.n; ++i)
       codes.push_back(int8_t(pick(-most, most)));
@@ -113,13 +120,75 @@ void testProducts(int threads) {
         const double difference = std::fabs(found - sum) / std::max(1.0, std::fabs(sum));
         worst = std::max(worst, std::isfinite(difference) ? difference : 1e9);
         const int64_t bytes = elementBytes(d.c_dtype);
-        if (alike && memcmp(&c[size_t(n * bytes)], &c[size_t((m * d.c_m_stride + n) * bytes)], size_t(bytes)))
+        if (alike && memcmp(&c[size_t(n * bytes)], &c[size_t((m * d.c_m_stride + n) * bytes)], size_t(bytes)) != 0)
           expect(false, "row " + std::to_string(m) + " has other bits than row 0");
       }
     expect(worst < (d.c_dtype == PCRT_F32 ? 1e-5 : 1e-2),
            "product " + std::to_string(d.m) + "x" + std::to_string(d.n) + "x" + std::to_string(d.k) + " in groups of " +
                std::to_string(d.group) + (random.byColumns() ? " by columns" : " by rows") + " is off by " +
                std::to_string(worst));
+  }
+}
+
+/// Rows of tokens times the matrices of their experts.
+void testExperts(int threads) {
+  Pool pool(threads);
+  for (int round = 0; round < 200; ++round) {
+    const bool alike = round % 2;
+    pcrt_gemm_desc d = Random(1).d;
+    d.grouped = PCRT_GROUPED_PRODUCT, d.batch = d.experts = pick(1, 4), d.tokens = pick(1, 30);
+    const int64_t most = pick(1, int(d.experts));
+    d.m = d.rows = d.tokens * most, d.rest = -1, d.accumulate = 0, d.epilogue = PCRT_EPILOGUE_NONE;
+    d.a_lies = pick(0, 1) ? PCRT_LIES_ROWS : PCRT_LIES_TOKENS;
+    d.b_lies = PCRT_LIES_EXPERTS, d.c_lies = PCRT_LIES_ROWS;
+    d.a_m_stride = d.k, d.c_m_stride = d.n, d.b_batch_stride = d.k * d.n;
+    std::vector<Random> experts;
+    const int64_t groups = d.k / d.group;
+    std::vector<int8_t> b(size_t(bytesOf(d.b_dtype, d.experts * d.k * d.n)));
+    std::vector<float> scales(size_t(d.experts * d.n * groups)), mask(size_t(d.tokens * d.experts));
+    const bool inside = d.b_k_stride == 1 && pick(0, 1); // columns of all experts follow each other
+    std::vector<std::pair<int64_t, int64_t>> entries;    // expert, token
+    for (int64_t expert = 0; expert < d.experts; ++expert) {
+      const Random &one = experts.emplace_back(d);
+      const auto bytes = one.stored();
+      auto copy = [&](const auto &from, auto &to) { // in pieces of a column, or all at once
+        const auto pieces = inside ? d.n : 1, size = int64_t(from.size()) / pieces;
+        for (int64_t i = 0; i < pieces; ++i)
+          std::copy_n(from.begin() + i * size, size, to.begin() + (expert + i * d.experts) * size);
+      };
+      copy(bytes, b), copy(one.scales, scales);
+      for (int64_t token = 0; token < d.tokens; ++token)
+        if ((token + expert) % d.experts < most && pick(0, 3)) {
+          mask[size_t(token * d.experts + expert)] = 1;
+          entries.emplace_back(expert, token);
+        }
+    }
+    if (inside)
+      d.b_n_stride = d.experts * d.k, d.b_batch_stride = d.k;
+    const bool byRows = d.a_lies == PCRT_LIES_ROWS;
+    auto a = rows(byRows ? d.rows : d.tokens, d.k, d.k, d.a_dtype, alike), c = rows(d.rows, d.n, d.n, d.c_dtype, true);
+    expect(!checkGemm(d), checkGemm(d) ? checkGemm(d) : "");
+    Gemms gemms(pool, &d, 1, /*nativeBf16=*/false, /*rowsAlike=*/true);
+    const char *error = nullptr;
+    expect(gemms.run(0, a.data(), b.data(), c.data(), scales.data(), mask.data(), &error), error ? error : "run");
+    double worst = 0;
+    for (size_t row = 0, first = 0; row < entries.size(); ++row) {
+      const auto [expert, token] = entries[row];
+      first = row && entries[row - 1].first != expert ? row : first;
+      for (int64_t n = 0; n < d.n; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < d.k; ++k)
+          sum += double(numberAt(a, d.a_dtype, (byRows ? int64_t(row) : token) * d.k + k)) *
+                 experts[size_t(expert)].element(k, n);
+        const double found = numberAt(c, d.c_dtype, int64_t(row) * d.n + n);
+        const double difference = std::fabs(found - sum) / std::max(1.0, std::fabs(sum));
+        worst = std::max(worst, std::isfinite(difference) ? difference : 1e9);
+      }
+      const auto bytes = size_t(d.n * elementBytes(d.c_dtype));
+      if (alike && memcmp(&c[first * bytes], &c[row * bytes], bytes) != 0)
+        expect(false, "row " + std::to_string(row) + " has other bits than the first of its expert");
+    }
+    expect(worst < (d.c_dtype == PCRT_F32 ? 1e-5 : 1e-2), "experts are off by " + std::to_string(worst));
   }
 }
 
@@ -142,7 +211,7 @@ void testRefused() {
 
 int main() {
   for (int threads : {1, 2, 3})
-    testProducts(threads);
+    testProducts(threads), testExperts(threads);
   testRefused();
   return finishChecks();
 }
