@@ -40,11 +40,17 @@ template <int lanes> struct Lanes {
     return x;
   }
   static PCRT_INLINE Floats load(const int8_t *from) { return __builtin_convertvector(loadBytes(from), Floats); }
+  /// The sum of the lanes, halves first.
   static PCRT_INLINE float sum(Floats x) {
-    float total = 0;
-    for (int lane = 0; lane < lanes; ++lane)
-      total += x[lane];
-    return total;
+    if constexpr (lanes == 1) {
+      return x[0];
+    } else {
+      using Half = Lanes<lanes / 2>;
+      typename Half::Floats low, high;
+      memcpy(&low, &x, sizeof low);
+      memcpy(&high, reinterpret_cast<const char *>(&x) + sizeof low, sizeof high);
+      return Half::sum(low + high);
+    }
   }
 };
 
@@ -64,8 +70,12 @@ PCRT_INLINE void addRows(const Task &task, int64_t stride, int64_t k, int64_t fr
   int64_t column = from;
   for (; column + lanes <= to; column += lanes) {
     typename V::Floats weights[depth];
-    for (int i = 0; i < depth; ++i)
+    const bool isNewLine = sizeof(*b) * lanes >= 64 || (column - from) * int64_t(sizeof(*b)) % 64 == 0;
+    for (int i = 0; i < depth; ++i) {
+      if (isNewLine) // the processor does not follow so many streams by itself
+        __builtin_prefetch(b + (depth + i) * stride + column);
       weights[i] = V::load(b + i * stride + column);
+    }
     for (int row = 0; row < rows; ++row) {
       typename V::Floats sum = V::load(task.c + row * task.n + column);
       for (int i = 0; i < depth; ++i)
@@ -82,7 +92,7 @@ PCRT_INLINE void addRows(const Task &task, int64_t stride, int64_t k, int64_t fr
 /// Adds the product of a and b to c, `depth` rows of b at a time, in blocks of columns for which c stays in the first
 /// cache.
 template <int lanes, int rows, int depth, typename Task> PCRT_INLINE void addRowsOf(const Task &task, int64_t stride) {
-  constexpr int64_t block = 512;
+  constexpr int64_t block = 4096 / rows; // numbers of c in 16 kB
   for (int64_t from = 0; from < task.n; from += block) {
     const int64_t to = std::min(task.n, from + block);
     int64_t k = 0;
@@ -104,7 +114,8 @@ template <int lanes, int rows, typename Task> PCRT_INLINE void addColumnsOf(cons
     const auto *b = task.b + column * stride;
     typename V::Floats sums[rows][parts] = {};
     for (int64_t i = 0; i < whole; i += step) {
-      __builtin_prefetch(b + i + ahead);
+      for (int64_t line = 0; line < step * int64_t(sizeof(*b)); line += 64)
+        __builtin_prefetch(reinterpret_cast<const char *>(b + i + ahead) + line);
       for (int part = 0; part < parts; ++part) {
         typename V::Floats weights = V::load(b + i + part * lanes);
         for (int row = 0; row < rows; ++row)

@@ -1,6 +1,6 @@
 //===- ThinProduct.cpp - A product of few rows with a large matrix ---------===//
 // If the rows of b^T are contiguous, an element of c is the product of two rows; all rows of a share what is loaded
-// of b. Otherwise the rows of b are added to the rows of c, four at a time, in blocks of columns for which c stays
+// of b. Otherwise the rows of b are added to the rows of c, eight at a time, in blocks of columns for which c stays
 // in the first cache. The code is compiled for AVX2 and for AVX-512.
 //===----------------------------------------------------------------------===//
 #include "cpu/ThinProduct.h"
@@ -26,7 +26,7 @@ template <int lanes, typename T> PCRT_INLINE void multiply(const Task<T> &task, 
     if (transposed)
       addColumnsOf<lanes, rows>(task, task.bStride);
     else
-      addRowsOf<lanes, rows, 4>(task, task.bStride);
+      addRowsOf<lanes, rows, 8>(task, task.bStride);
   });
 }
 
