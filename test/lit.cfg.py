@@ -42,5 +42,6 @@ if os.path.exists("/usr/local/cuda/lib64/libcudnn.so.9"):
 # CUDA programs run on the stand-in of the driver and its libraries, if it was built.
 standin = os.path.join(os.path.dirname(config.pc_bin_dir), "lib", "libpc_standin.so")
 config.substitutions.append(("%standin", "env PCRT_CUDA_LIBRARIES=standin:" + standin))
+config.substitutions.append(("%ptx", "python3 " + os.path.join(config.test_source_root, "tools", "ptx-reader", "read.py")))
 if os.path.exists(standin):
     config.available_features.add("cuda-stand-in")

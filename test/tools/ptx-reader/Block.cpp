@@ -1,0 +1,176 @@
+//===- Block.cpp - Runs the threads of one block --------------------------===//
+// "Control Flow Instructions", "Parallel Synchronization and Communication Instructions: bar" and the rules for
+// registers of asynchronous products ("wgmma.fence", "wgmma.wait_group") of the PTX ISA.
+//===----------------------------------------------------------------------===//
+#include "Block.h"
+
+#include <algorithm>
+
+using namespace pc::ptx;
+
+thread_local const Instruction *pc::ptx::runningInstruction = nullptr;
+
+Warp::Warp(Block &block, int number)
+    : block(block), number(number), states(block.launch.kernel->registerBits.size()), kernel(*block.launch.kernel),
+      registers(kernel.registerBits.size()) {
+  int threads = std::min(block.threads - number * warpSize, warpSize);
+  living = threads == warpSize ? ~0u : (1u << threads) - 1;
+  paths.push_back({0, living});
+  const auto &size = block.launch.block;
+  for (const auto &[name, slot] : kernel.specials) {
+    states[slot].defined = true;
+    for (uint32_t lane = 0; lane < warpSize; ++lane) {
+      uint32_t thread = uint32_t(number) * warpSize + lane;
+      uint32_t places[3] = {thread % size[0], thread / size[0] % size[1], thread / (size[0] * size[1])};
+      int dim = name.back() - 'x';
+      registers[slot][lane] = name == "%laneid"            ? lane
+                              : name.starts_with("%tid")   ? places[dim]
+                              : name.starts_with("%ntid")  ? size[dim]
+                              : name.starts_with("%ctaid") ? block.place[dim]
+                                                           : block.launch.grid[dim];
+    }
+  }
+}
+
+const Lanes &Warp::values(int slot) const { return slot < 0 ? kernel.constants[-1 - slot] : registers[slot]; }
+
+When Warp::now(int lane) const { return {number * warpSize + lane, block.barriers, barriers}; }
+
+void Warp::requireWhole(const Instruction &instruction, uint32_t lanes) const {
+  if (lanes != ~0u)
+    throw Fault{"only some threads of a warp run " + instruction.text};
+}
+
+void Warp::passBarrier() {
+  waiting = false;
+  ++paths.front().at;
+}
+
+void Warp::run() {
+  while (!paths.empty() && !waiting)
+    step(paths.front());
+}
+
+/// Runs one instruction of the path that is the furthest behind.
+void Warp::step(Path &path) {
+  if (path.at >= int(kernel.code.size()))
+    throw Fault{"a thread runs past the end of the kernel"};
+  const Instruction &instruction = kernel.code[path.at];
+  runningInstruction = &instruction;
+  try {
+    uint32_t lanes = path.lanes;
+    if (instruction.guard >= 0) {
+      const Lanes &guard = registers[instruction.guard];
+      for (int lane = 0; lane < warpSize; ++lane)
+        if (bool(guard[lane]) == instruction.guardNegated)
+          lanes &= ~(1u << lane);
+    }
+    if (lanes)
+      checkRegisters(instruction);
+    switch (instruction.flow) {
+    case Instruction::Next:
+      if (lanes)
+        instruction.run(instruction, *this, lanes);
+      ++path.at;
+      break;
+    case Instruction::Branch:
+      branch(path, lanes, instruction.target);
+      break;
+    case Instruction::Barrier:
+      if (lanes != living)
+        throw Fault{"a barrier in divergent code: only some threads of a warp reach it"};
+      waiting = true;
+      return;
+    case Instruction::Exit:
+      living &= ~lanes;
+      path.lanes &= ~lanes;
+      ++path.at;
+      if (!path.lanes)
+        paths.erase(paths.begin());
+      break;
+    }
+    settle();
+  } catch (const Fault &fault) {
+    throw Fault{"line " + std::to_string(instruction.line) + " (" + instruction.text + "): " + fault.text};
+  }
+}
+
+void Warp::branch(Path &path, uint32_t taken, int target) {
+  uint32_t others = path.lanes & ~taken;
+  if (!taken) {
+    ++path.at;
+  } else if (!others) {
+    path.at = target;
+  } else {
+    path.lanes = others;
+    ++path.at;
+    paths.push_back({target, taken});
+  }
+}
+
+/// Sorts the paths, and joins those that are at the same instruction.
+void Warp::settle() {
+  if (paths.size() < 2)
+    return;
+  std::sort(paths.begin(), paths.end(), [](const Path &a, const Path &b) { return a.at < b.at; });
+  for (size_t i = 1; i < paths.size();)
+    if (paths[i].at == paths[i - 1].at) {
+      paths[i - 1].lanes |= paths[i].lanes;
+      paths.erase(paths.begin() + i);
+    } else {
+      ++i;
+    }
+}
+
+/// Reports reads of registers that nothing wrote, and uses of those that a product in flight writes or reads.
+void Warp::checkRegisters(const Instruction &instruction) {
+  for (size_t i = instruction.isProduct; i < instruction.operands.size(); ++i)
+    for (int slot : instruction.operands[i].slots) {
+      if (slot < 0)
+        continue;
+      bool isResult = int(i) < instruction.results;
+      if (!isResult && !states[slot].defined)
+        throw Fault{"a register is read that was never written"};
+      if (isResult)
+        states[slot].defined = true;
+      if (!instruction.isProduct)
+        states[slot].fenced = false;
+      auto uses = [&](const std::vector<int> &all) { return std::find(all.begin(), all.end(), slot) != all.end(); };
+      for (const InFlight &product : products)
+        if (uses(product.sums) || (isResult && uses(product.fragments)))
+          throw Fault{"missing wait: a product in flight uses a register of this instruction"};
+    }
+}
+
+Block::Block(const Launch &launch, std::array<uint32_t, 3> place)
+    : launch(launch), place(place), shared(*launch.kernel, launch.dynamicShared),
+      threads(int(launch.block[0] * launch.block[1] * launch.block[2])) {
+  for (int i = 0; i * warpSize < threads; ++i)
+    warps.push_back(std::make_unique<Warp>(*this, i));
+}
+
+void Block::run() {
+  for (;;) {
+    size_t done = 0;
+    for (auto &warp : warps) {
+      warp->run();
+      done += warp->isDone();
+    }
+    if (done == warps.size())
+      break;
+    if (done)
+      throw Fault{"a barrier in divergent code: some warps have ended, others wait"};
+    ++barriers;
+    for (auto &warp : warps)
+      warp->passBarrier();
+  }
+  for (auto &warp : warps) {
+    for (const auto &copies : warp->copies)
+      if (!copies.empty())
+        throw Fault{"missing wait: a thread ends with a copy in flight"};
+    if (!warp->products.empty())
+      throw Fault{"missing wait: a warp ends with a product in flight"};
+    if (warp->started != warps[warp->number / 4 * 4]->started)
+      throw Fault{"the warps of a warpgroup start different products"};
+  }
+}

@@ -1,0 +1,122 @@
+//===- Block.h - Runs the threads of one block ----------------------------===//
+// Warps run one after the other up to the next barrier. The lanes of a warp that are at the same instruction run it
+// together; of diverged lanes, those at the earliest instruction run first, so that they meet again.
+//===----------------------------------------------------------------------===//
+#ifndef PC_TEST_PTX_READER_BLOCK_H
+#define PC_TEST_PTX_READER_BLOCK_H
+
+#include "SharedMemory.h"
+
+#include <bit>
+
+namespace pc::ptx {
+
+/// The parameters of cuLaunchKernel.
+struct Launch {
+  const Kernel *kernel = nullptr;
+  std::array<uint32_t, 3> grid{}, block{};
+  uint64_t dynamicShared = 0;
+  std::vector<std::vector<uint64_t>> parameters; ///< the bytes of each
+};
+
+class Block;
+
+/// What the calling thread runs, for reports of wild addresses.
+extern thread_local const Instruction *runningInstruction;
+
+/// An asynchronous copy that a thread has started.
+struct AsyncCopy {
+  uint64_t to, from;
+  int bytes, read; ///< what is not read is zero
+  int64_t group;
+};
+
+/// One product of wgmma that a warp has started: all warps of a warpgroup have to start the same.
+struct StartedProduct {
+  int line;
+  uint64_t a, b;
+  bool operator==(const StartedProduct &) const = default;
+};
+
+class Warp {
+public:
+  Warp(Block &block, int number);
+
+  /// Runs to a barrier of the block or to the end.
+  void run();
+  bool isDone() const { return paths.empty(); }
+  void passBarrier();
+
+  Lanes &lanes(const Operand &operand, size_t i = 0) { return registers[operand.slots[i]]; }
+  const Lanes &values(int slot) const;
+  const Lanes &values(const Operand &operand, size_t i = 0) const { return values(operand.slots[i]); }
+  When now(int lane) const;
+  /// Throws a Fault unless all threads of the warp run the instruction together.
+  void requireWhole(const Instruction &instruction, uint32_t lanes) const;
+  /// bar.warp.sync
+  void orderLanes() { ++barriers; }
+
+  Block &block;
+  const int number;
+
+  // cp.async, by lane.
+  std::array<std::vector<AsyncCopy>, warpSize> copies;
+  std::array<int64_t, warpSize> copyGroup{};
+
+  // wgmma. Registers are in flight from a product that writes or reads them to the wait for its group.
+  struct InFlight {
+    std::vector<int> sums, fragments;
+    int64_t group;
+  };
+  std::vector<InFlight> products;
+  std::vector<StartedProduct> started;
+  int64_t productGroup = 0;
+
+  struct RegisterState {
+    bool defined = false;
+    bool fenced = false; ///< wgmma.fence came after the last instruction, other than a product, that uses it
+  };
+  std::vector<RegisterState> states;
+
+private:
+  struct Path {
+    int at;
+    uint32_t lanes;
+  };
+  void step(Path &path);
+  void branch(Path &path, uint32_t taken, int target);
+  void checkRegisters(const Instruction &instruction);
+  void settle();
+
+  const Kernel &kernel;
+  std::vector<Lanes> registers;
+  std::vector<Path> paths; ///< in the order of their instructions
+  uint32_t living;
+  uint32_t barriers = 0;
+  bool waiting = false;
+};
+
+class Block {
+public:
+  Block(const Launch &launch, std::array<uint32_t, 3> place);
+  void run();
+
+  const Launch &launch;
+  const std::array<uint32_t, 3> place;
+  SharedMemory shared;
+  uint32_t barriers = 0;
+  int threads;
+
+private:
+  std::vector<std::unique_ptr<Warp>> warps;
+};
+
+/// Calls `run(lane)` for each lane of a mask.
+template <class Run> void forEach(uint32_t lanes, Run run) {
+  for (; lanes; lanes &= lanes - 1)
+    run(std::countr_zero(lanes));
+}
+
+} // namespace pc::ptx
+
+#endif
