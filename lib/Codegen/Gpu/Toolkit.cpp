@@ -105,6 +105,14 @@ std::vector<pc::GpuKernelUse> pc::toolchain::parsePtxasFigures(StringRef words) 
   return kernels;
 }
 
+/// Passes on what ptxas says about a kernel besides figures: warnings, and advisories, which are information with a
+/// code, as in "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized".
+static void warnOfAdvisories(Operation *op, const pc::toolchain::Arch &arch, StringRef words) {
+  for (StringRef line : llvm::split(words, '\n'))
+    if (line.contains("warning") || line.contains(" (C"))
+      op->emitWarning() << "ptxas for " << arch.name << " says: " << line.split(':').second.trim();
+}
+
 namespace {
 /// One running ptxas and its temporary files.
 struct Job {
@@ -155,6 +163,7 @@ LogicalResult pc::toolchain::assemble(Operation *op, StringRef ptxas, ArrayRef<A
       result = op->emitError() << "ptxas rejected the kernels for " << arch.name << ": " << words.trim();
       continue;
     }
+    warnOfAdvisories(op, arch, words);
     images.push_back(
         {GpuImageKind::Cubin, arch.number, arch.specific, (*cubin)->getBuffer().str(), parsePtxasFigures(words), {}});
   }
