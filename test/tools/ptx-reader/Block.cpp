@@ -16,6 +16,8 @@ Warp::Warp(Block &block, int number)
   int threads = std::min(block.threads - number * warpSize, warpSize);
   living = threads == warpSize ? ~0u : (1u << threads) - 1;
   paths.push_back({0, living});
+  for (size_t i = 0; i < registers.size(); ++i) // NaNs
+    registers[i].fill(~uint64_t(0) >> (64 - kernel.registerBits[i]));
   const auto &size = block.launch.block;
   for (const auto &[name, slot] : kernel.specials) {
     states[slot].defined = true;
@@ -122,17 +124,20 @@ void Warp::settle() {
     }
 }
 
-/// Reports reads of registers that nothing wrote, and uses of those that a product in flight writes or reads.
+/// Reports reads of registers that nothing wrote, and uses of those that a product in flight writes or reads. LLVM
+/// leaves halves of packed registers undefined that nobody reads in the end, so a mov passes that on.
 void Warp::checkRegisters(const Instruction &instruction) {
-  for (size_t i = instruction.isProduct; i < instruction.operands.size(); ++i)
-    for (int slot : instruction.operands[i].slots) {
+  auto isUndefined = [&](int slot) { return slot >= 0 && !states[slot].defined; };
+  const auto &operands = instruction.operands;
+  bool defines = !instruction.moves || !std::all_of(operands[1].slots.begin(), operands[1].slots.end(), isUndefined);
+  for (size_t i = instruction.isProduct; i < operands.size(); ++i)
+    for (int slot : operands[i].slots) {
       if (slot < 0)
         continue;
       bool isResult = int(i) < instruction.results;
-      if (!isResult && !states[slot].defined)
+      if (!isResult && !instruction.moves && isUndefined(slot))
         throw Fault{"a register is read that was never written"};
-      if (isResult)
-        states[slot].defined = true;
+      states[slot].defined |= isResult && defines;
       if (!instruction.isProduct)
         states[slot].fenced = false;
       auto uses = [&](const std::vector<int> &all) { return std::find(all.begin(), all.end(), slot) != all.end(); };

@@ -57,6 +57,7 @@ struct Instruction {
   Flow flow = Next;
   std::vector<Operand> operands;
   int results = 1;           ///< the operands that are written: none, or the first
+  bool moves = false;        ///< mov, which may pass on what is undefined
   bool isProduct = false;    ///< wgmma.mma_async, which checks the registers of its sums itself
   int guard = -1;            ///< the predicate of @p
   bool guardNegated = false; ///< @!p

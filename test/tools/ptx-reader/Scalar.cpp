@@ -391,6 +391,7 @@ void move(Opcode &opcode, Instruction &in) {
   in.type = opcode.type();
   size_t to = in.operands[0].slots.size(), from = in.operands[1].slots.size();
   in.extent = in.type.bits / int(std::max(to, from));
+  in.moves = true;
   if ((to > 1 && from > 1) || in.operands[1].address)
     opcode.refuse();
   in.run = [](const Instruction &in, Warp &warp, uint32_t lanes) {
