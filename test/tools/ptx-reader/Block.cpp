@@ -5,10 +5,19 @@
 #include "Block.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace pc::ptx;
 
 thread_local const Instruction *pc::ptx::runningInstruction = nullptr;
+
+void Launch::copyParameters(void *const *values) {
+  for (size_t i = 0; i < kernel->parameters.size(); ++i) {
+    const Parameter &one = kernel->parameters[i];
+    parameters.resize((one.offset + one.bytes + 7) / 8);
+    memcpy(reinterpret_cast<char *>(parameters.data()) + one.offset, values[i], one.bytes);
+  }
+}
 
 Warp::Warp(Block &block, int number)
     : block(block), number(number), states(block.launch.kernel->registerBits.size()), kernel(*block.launch.kernel),

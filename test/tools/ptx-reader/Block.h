@@ -16,7 +16,10 @@ struct Launch {
   const Kernel *kernel = nullptr;
   std::array<uint32_t, 3> grid{}, block{};
   uint64_t dynamicShared = 0;
-  std::vector<std::vector<uint64_t>> parameters; ///< the bytes of each
+  std::vector<uint64_t> parameters; ///< the bytes of all, by their offsets
+
+  /// Copies the parameters, whose addresses are given.
+  void copyParameters(void *const *values);
 };
 
 class Block;

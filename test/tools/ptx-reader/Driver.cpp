@@ -133,10 +133,7 @@ EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsign
     fprintf(stderr, "ptx-reader: error: kernel %s: %s\n", launch->kernel->name.c_str(), why.c_str());
     return InvalidValue;
   }
-  for (size_t i = 0; i < launch->kernel->parameterBytes.size(); ++i) {
-    auto &value = launch->parameters.emplace_back((launch->kernel->parameterBytes[i] + 7) / 8);
-    memcpy(value.data(), parameters[i], launch->kernel->parameterBytes[i]);
-  }
+  launch->copyParameters(parameters);
   pc_standin_enqueue(
       stream, launch->kernel->name.c_str(), [](void *it) { runLaunch(*static_cast<Launch *>(it)); }, launch,
       [](void *it) { delete static_cast<Launch *>(it); }, nullptr, 0);

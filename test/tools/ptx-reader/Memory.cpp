@@ -15,7 +15,7 @@ namespace {
 /// Generic addresses of shared memory begin here. No host address does.
 constexpr uint64_t sharedWindow = uint64_t(1) << 62;
 
-enum Space { Generic, Global, Shared, Parameter };
+enum Space { Generic, Global, Shared, Parameters };
 
 uint64_t addressOf(const Warp &warp, const Operand &operand, int lane) {
   return warp.values(operand)[lane] + uint64_t(operand.offset);
@@ -27,23 +27,16 @@ uint8_t *place(Warp &warp, int lane, int space, uint64_t address, int bytes, Acc
     return warp.block.shared.access(access, address - sharedWindow, bytes, warp.now(lane));
   if (space == Shared)
     return warp.block.shared.access(access, address, bytes, warp.now(lane));
+  if (space == Parameters) {
+    for (const Parameter &one : warp.block.launch.kernel->parameters)
+      if (uint64_t at = address - parameterWindow - one.offset; at < one.bytes && at + bytes <= one.bytes)
+        return reinterpret_cast<uint8_t *>(const_cast<uint64_t *>(warp.block.launch.parameters.data())) + one.offset +
+               at;
+    throw Fault{"access outside of the parameters"};
+  }
   if (address % bytes)
     throw Fault{"misaligned access of " + std::to_string(bytes) + " bytes at address " + std::to_string(address)};
   return reinterpret_cast<uint8_t *>(address);
-}
-
-/// ld.param: a parameter of the kernel.
-void loadParameter(const Instruction &in, Warp &warp, uint32_t lanes) {
-  const auto &bytes = warp.block.launch.parameters[in.operands[1].parameter];
-  int width = in.type.bits / 8;
-  for (size_t i = 0; i < in.operands[0].slots.size(); ++i) {
-    int64_t at = in.operands[1].offset + int64_t(i) * width;
-    if (at < 0 || at % width || at + width > warp.block.launch.kernel->parameterBytes[in.operands[1].parameter])
-      throw Fault{"access outside of a parameter"};
-    uint64_t value = 0;
-    memcpy(&value, reinterpret_cast<const char *>(bytes.data()) + at, width);
-    forEach(lanes, [&](int lane) { warp.lanes(in.operands[0], i)[lane] = value; });
-  }
 }
 
 /// A vector is aligned to its whole size. A signed value is extended to the register.
@@ -79,7 +72,7 @@ void store(const Instruction &in, Warp &warp, uint32_t lanes) {
 int takeSpace(Opcode &opcode) {
   opcode.takeOne({"weak", "volatile"});
   int space = opcode.takeOne({"global", "shared", "shared::cta", "const", "param"});
-  return space < 0 ? Generic : space == 0 || space == 3 ? Global : space == 4 ? Parameter : Shared;
+  return space < 0 ? Generic : space == 0 || space == 3 ? Global : space == 4 ? Parameters : Shared;
 }
 
 void loadOrStore(Opcode &opcode, Instruction &in) {
@@ -92,12 +85,9 @@ void loadOrStore(Opcode &opcode, Instruction &in) {
   in.type = opcode.type();
   in.results = isLoad;
   const Operand &address = in.operands.at(isLoad ? 1 : 0), &values = in.operands.at(isLoad ? 0 : 1);
-  if (!address.address || int(values.slots.size()) != std::max(count, 1) ||
-      (address.parameter >= 0) != (in.number == Parameter))
+  if (!address.address || int(values.slots.size()) != std::max(count, 1) || (!isLoad && in.number == Parameters))
     opcode.refuse();
-  in.run = in.number == Parameter ? loadParameter : isLoad ? load : store;
-  if (in.number == Parameter && !isLoad)
-    opcode.refuse();
+  in.run = isLoad ? load : store;
 }
 
 /// cvta.<space> makes a generic address of one in the space, cvta.to.<space> the opposite.

@@ -99,10 +99,9 @@ private:
 
   // Of the kernel that is read.
   Kernel *kernel = nullptr;
-  std::vector<std::string> parameterNames;
   std::vector<std::map<std::string, int>> scopes; ///< registers by name, the innermost scope last
   std::map<std::string, int> labels;
-  std::map<std::string, uint64_t> sharedPlaces;
+  std::map<std::string, uint64_t> addresses;         ///< of parameters and shared variables
   std::vector<std::pair<int, std::string>> branches; ///< instructions whose targets are not known yet
   std::map<uint64_t, int> constantSlots;
 };
@@ -178,7 +177,7 @@ void Parser::sharedVariable(const std::string &name, uint64_t align, uint64_t by
   if (!kernel->shared.empty())
     end = kernel->shared.back().address + kernel->shared.back().bytes + sharedGap;
   kernel->shared.push_back({(end + align - 1) / align * align, bytes});
-  sharedPlaces[name] = kernel->shared.back().address;
+  addresses[name] = kernel->shared.back().address;
   placeDynamic(kernel->shared.back().address + bytes);
 }
 
@@ -189,7 +188,7 @@ void Parser::placeDynamic(uint64_t end) {
     most = std::max(most, align);
   kernel->dynamicShared = (end + most - 1) / most * most;
   for (auto &[name, align] : dynamicShared)
-    sharedPlaces[name] = kernel->dynamicShared;
+    addresses[name] = kernel->dynamicShared;
 }
 
 void Parser::initialize(std::vector<uint64_t> &words, Type element, int64_t count) {
@@ -211,7 +210,7 @@ void Parser::kernelText() {
   kernel = made.get();
   kernel->name = take();
   scopes.assign(1, {});
-  parameterNames.clear(), labels.clear(), sharedPlaces.clear(), branches.clear(), constantSlots.clear();
+  labels.clear(), addresses.clear(), branches.clear(), constantSlots.clear();
   placeDynamic(sharedBase);
   parameters();
   directives();
@@ -226,6 +225,7 @@ void Parser::kernelText() {
 
 /// ( .param [.align N] .type [.ptr [.space] .align N] name [ [bytes] ], ... )
 void Parser::parameters() {
+  uint64_t end = 0;
   expect("(");
   while (!accept(")")) {
     expect(".param");
@@ -237,13 +237,16 @@ void Parser::parameters() {
       if (accept(".align"))
         integer();
     }
-    parameterNames.push_back(take());
+    std::string name = take();
     int64_t count = 1;
     if (accept("[")) {
       count = integer();
       expect("]");
     }
-    kernel->parameterBytes.push_back(count * element.bits / 8);
+    uint64_t bytes = uint64_t(count) * element.bits / 8;
+    kernel->parameters.push_back({end, bytes});
+    addresses[name] = parameterWindow + end;
+    end = (end + bytes + 15) / 16 * 16;
     accept(",");
   }
 }
@@ -349,14 +352,11 @@ void Parser::value(Operand &into) {
   } else if (std::isdigit(static_cast<unsigned char>(word[0])) || word[0] == '-') {
     into.slots.push_back(constant(uint64_t(integer())));
     return;
-  } else if (auto shared = sharedPlaces.find(word); shared != sharedPlaces.end()) {
+  } else if (auto shared = addresses.find(word); shared != addresses.end()) {
     into.slots.push_back(constant(shared->second));
   } else if (auto global = module.globals.find(word); global != module.globals.end()) {
     auto address = reinterpret_cast<uint64_t>(global->second.data());
     into.slots.push_back(constant((address + 15) / 16 * 16));
-  } else if (auto name = std::find(parameterNames.begin(), parameterNames.end(), word);
-             name != parameterNames.end() && into.address) {
-    into.parameter = int(name - parameterNames.begin());
   } else {
     fail("'" + word + "' is neither a register nor a variable");
   }

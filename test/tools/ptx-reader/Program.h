@@ -38,7 +38,6 @@ struct Type {
 struct Operand {
   std::vector<int> slots; ///< registers; from -1 downwards: constants
   int64_t offset = 0;     ///< of an address, in bytes
-  int parameter = -1;     ///< an address in this parameter of the kernel
   bool address = false;
   bool negated = false; ///< !p
 
@@ -74,9 +73,15 @@ struct SharedVariable {
   uint64_t address, bytes;
 };
 
+/// A parameter of a kernel. Its address is `parameterWindow` + offset.
+struct Parameter {
+  uint64_t offset, bytes;
+};
+constexpr uint64_t parameterWindow = uint64_t(1) << 61;
+
 struct Kernel {
   std::string name;
-  std::vector<int64_t> parameterBytes;
+  std::vector<Parameter> parameters;
   std::vector<Instruction> code;
   std::vector<int> registerBits;          ///< by register; a predicate has 1
   std::vector<Lanes> constants;           ///< slot -1 - i is constant i
