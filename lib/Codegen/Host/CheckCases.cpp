@@ -48,9 +48,12 @@ static int64_t limitOf(Value operand) {
   return limit;
 }
 
-/// Returns true for roots, logarithms and reciprocals, which are tested with positive numbers.
+/// Returns true for roots, logarithms and reciprocals, which are tested with positive numbers. A number near zero would
+/// make a quotient so large that errors elsewhere are small beside it.
 static bool wantsPositive(Operation *op) {
-  return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp, SamplingThresholdOp>(inner); });
+  return anyOp(op, [](Operation *inner) {
+    return isa<LogOp, SqrtOp, RecipOp, AdamWOp, SamplingThresholdOp, CrossEntropyGradOp>(inner);
+  });
 }
 
 /// Returns true if an i32 operand is the number of keys that each query of attention sees.

@@ -1,8 +1,8 @@
 """usage: read.py PROGRAM [--with OLD NEW]
 
 Runs every kernel of a program (pc-compile --target=cuda --stand-in --check-kernels) from its PTX by the reader, beside the CPU's kernels. --with
-exchanges the first OLD in the PTX for NEW. Without it, ptxas assembles the PTX, if the CUDA toolkit is installed. Fails if a kernel is wrong, is not run or cannot be read, and
-if ptxas says anything but figures, or that registers spill."""
+exchanges the first OLD in the PTX for NEW. Without it, ptxas assembles the PTX, if the CUDA toolkit is installed. Fails if a kernel is wrong, is not
+run or cannot be read, and if ptxas says anything but figures, or that registers spill."""
 import json
 import os
 import re
