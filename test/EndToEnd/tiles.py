@@ -38,7 +38,7 @@ class Tiles(Case):
 
     def memory(self):
         """Parameters that are gathered: those of two layers, 3 x 64 x 4096 numbers each, or two tiles of a sixteenth of them."""
-        (self.work / "config.json").write_text(json.dumps(SMALL_LLAMA | dict(hidden_size=64, intermediate_size=4096)))
+        (self.work / "config.json").write_text(json.dumps(SMALL_LLAMA | {"hidden_size": 64, "intermediate_size": 4096}))
         self.model(self.work, to="wide.mlir")
         bytes_of = {}
         for tile in (1, 16):
