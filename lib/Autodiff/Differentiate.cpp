@@ -9,6 +9,7 @@
 #include "CheckInputs.h"
 #include "Gradients.h"
 #include "LayerOrder.h"
+#include "Sparsity.h"
 #include "pc/Autodiff/Optimizers.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/average.h"
@@ -328,6 +329,17 @@ LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<Parame
     FailureOr<Value> updated = optimizers->update(builder, {parameter, gradient, coefficient, hyper}, *name);
     if (failed(updated))
       return failure();
+    if (std::optional<Sparsity> sparsity = Sparsity::of(parameter)) {
+      FailureOr<Value> masked = prune(builder, parameter, *sparsity, *updated, coefficient);
+      if (failed(masked))
+        return failure();
+      for (Operation *user : llvm::make_early_inc_range((*updated).getUsers()))
+        if (auto update = dyn_cast<UpdateOp>(user)) {
+          update.getValueMutable().assign(*masked);
+          update->moveAfter((*masked).getDefiningOp());
+        }
+      updated = masked;
+    }
     if (ema > 0)
       average(builder, parameter, *updated, coefficient);
   }

@@ -11,6 +11,7 @@
 #include "pc/IR/NameGlobs.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace pc;
@@ -84,9 +85,47 @@ private:
     return success();
   }
 
+  /// Divides "GLOB:lr=0.1x,sparsity=2:4" at the last colon that no digit follows.
+  static std::pair<StringRef, StringRef> globsAndSettings(StringRef entry) {
+    for (size_t at = entry.rfind(':'); at != StringRef::npos; at = entry.rfind(':', at))
+      if (at + 1 == entry.size() || !llvm::isDigit(entry[at + 1]))
+        return {entry.take_front(at), entry.drop_front(at + 1)};
+    return {entry, ""};
+  }
+
+  /// Reads `0.5` or `2:4`, and checks what belongs to it. Returns what is wrong, or nothing.
+  static std::string readSparsity(StringRef text, Group &group, Builder &builder) {
+    auto [kept, among] = text.split(':');
+    int64_t few, many;
+    double share;
+    if (among.empty()) {
+      if (text.getAsDouble(share) || !(share > 0 && share < 1))
+        return "needs a share of zeros above 0 and below 1, or a pattern such as 2:4";
+      group.settings.set("sparsity", builder.getF64FloatAttr(share));
+      return "";
+    }
+    if (kept.getAsInteger(10, few) || among.getAsInteger(10, many) || few < 1 || few >= many || many > 32)
+      return "needs a pattern such as 2:4, of at most 32 elements";
+    group.settings.set("kept", builder.getF64FloatAttr(static_cast<double>(few)));
+    group.settings.set("among", builder.getF64FloatAttr(static_cast<double>(many)));
+    return "";
+  }
+
+  /// Checks the steps at which masks are chosen. Returns what is wrong, or nothing.
+  static std::string checkChoices(DictionaryAttr all) {
+    double every = settingOf(all, "every", 1), until = settingOf(all, "until", 0);
+    if ((all.get("every") || all.get("until")) && !all.get("sparsity") && !all.get("among"))
+      return "'every' and 'until' need sparsity";
+    if (every < 1 || every != std::floor(every) || until != std::floor(until) || until > 1e7)
+      return "'every' and 'until' need whole numbers of steps, and 'every' at least 1";
+    if (all.get("sparsity") && until / every > 64)
+      return "masks would be chosen more than 64 times; use a larger 'every'";
+    return "";
+  }
+
   /// Reads "GLOB:lr=0.1x,decay=0".
   LogicalResult readGroup(StringRef entry, Group &group) {
-    auto [globs, settings] = entry.rsplit(':');
+    auto [globs, settings] = globsAndSettings(entry);
     if (failed(readGlobs("--group", globs, group.globs)))
       return failure();
     auto refuse = [&](const Twine &why) { return getOperation().emitError() << "--group=" << entry << ": " << why; };
@@ -99,14 +138,22 @@ private:
         group.settings.set(name, builder.getStringAttr(text));
         continue;
       }
+      if (name == "sparsity") {
+        if (group.settings.get(name) || group.settings.get("among"))
+          return refuse("'sparsity' occurs twice");
+        if (std::string why = readSparsity(text, group, builder); !why.empty())
+          return refuse("'" + part + "' " + why);
+        continue;
+      }
       bool isFactor = text.consume_back("x"), isRate = name == "lr";
       double number;
       std::string key = name.str() + (isFactor ? "_factor" : "");
       if (isRate && !isFactor)
         return refuse("the learning rate of a group is a factor of --lr; write lr=0.1x");
-      if (!llvm::is_contained(groupSettings, key))
+      if (!llvm::is_contained(groupSettings, key) || key == "kept" || key == "among")
         return refuse("'" + part +
-                      "' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2, eps or optimizer");
+                      "' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2, eps, optimizer, "
+                      "sparsity, every or until");
       if (text.getAsDouble(number) || !(number >= 0) || std::isinf(number))
         return refuse("'" + part + "' needs a number of at least 0");
       if (StringRef(key).starts_with("beta") && number >= 1)
@@ -117,6 +164,8 @@ private:
     }
     if (group.settings.get("decay") && group.settings.get("decay_factor"))
       return refuse("'decay' occurs twice");
+    if (std::string why = checkChoices(group.settings.getDictionary(&getContext())); !why.empty())
+      return refuse(why);
     group.settings.set("name", builder.getStringAttr(globs));
     return success();
   }

@@ -2,6 +2,7 @@
 // A definition is read from a user's file, so every error names the op or the argument and what was expected.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/OptimizerOp.h"
+#include "pc/IR/Groups.h"
 #include "pcrt/average.h"
 #include "pcrt/description.h"
 
@@ -111,7 +112,9 @@ static LogicalResult verifyOver(OptimizerOp optimizer, ArrayRef<StringRef> dims)
     const auto *at = dims.begin();
     for (size_t i = 0; isGood && i < list.size(); ++i) {
       at = std::find(at, dims.end(), cast<StringAttr>(list[i]).getValue());
-      isGood = at != dims.end() && (++at, true);
+      isGood = at != dims.end();
+      if (isGood)
+        ++at;
     }
   }
   if (isGood)
@@ -151,7 +154,7 @@ LogicalResult OptimizerOp::verifyRegions() {
       !llvm::equal(yield->getOperandTypes(), ArrayRef(wanted).take_front(numTensors - 1)))
     return emitOpError() << "must yield the parameter and " << getStates().size() << " states, of type " << whole
                          << (getOver() ? ", except for states with fewer dims" : "") << " (C3)";
-  llvm::StringSet<> taken{{PCRT_EMA}, {PCRT_EMA_BEGUN}};
+  llvm::StringSet<> taken{{PCRT_EMA}, {PCRT_EMA_BEGUN}, {maskState}, {maskAgeState}, {maskWaitState}};
   for (StringRef state : names(getStates()))
     if (!taken.insert(state).second)
       return emitOpError() << "has a state '" << state << "', a name that another state or --ema has (C3)";

@@ -7,6 +7,7 @@
 #include "pc/Tactics/Passes.h"
 
 #include "pc/IR/Calls.h"
+#include "pc/IR/Groups.h"
 #include "pc/IR/Rounds.h"
 #include "pcrt/average.h"
 
@@ -44,13 +45,15 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
       return fail(program, "only one axis can have replicas that train separately");
     SmallVector<ParameterOp> parameters;
     bool trains = false;
-    Operation *over = nullptr, *average = nullptr;
+    Operation *over = nullptr, *average = nullptr, *mask = nullptr;
     program.walk([&](Operation *op) {
       trains |= isa<UpdateOp>(op);
       if (worksOver(op, replicas))
         over = op;
       if (auto state = dyn_cast<StateOp>(op); state && state.getName() == PCRT_EMA)
         average = op;
+      if (auto state = dyn_cast<StateOp>(op); state && state.getName() == maskState)
+        mask = op;
       if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !parameter.getFrozen())
         parameters.push_back(parameter);
     });
@@ -64,6 +67,8 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
       return fail(program, "this program trains nothing; local SGD needs parameters with updates");
     if (average)
       return fail(average, "the replicas would have different averages of the parameters; leave out --ema");
+    if (mask)
+      return fail(mask, "the replicas would have different masks of the parameters; leave out sparsity");
     for (ParameterOp parameter : parameters) {
       if (!cast<RankedTensorType>(parameter.getValue().getType()).getElementType().isF32())
         return fail(parameter, "local SGD averages f32 parameters only");

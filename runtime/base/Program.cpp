@@ -168,6 +168,19 @@ public:
       wrong(tensor.name + ": valid part " + describe(valid) + " of " + describe(tensor.shape));
   }
 
+  /// " with sparsity 2:4 every 10 until 100": the program has its masks; a run only compares the settings.
+  static std::string sparsityIn(const Json &settings) {
+    auto text = [&](const char *name, double byDefault) {
+      char digits[32];
+      snprintf(digits, sizeof digits, "%.9g", settings.value(name, byDefault));
+      return std::string(digits);
+    };
+    std::string what = settings.contains("among")      ? text("kept", 0) + ":" + text("among", 0)
+                       : settings.contains("sparsity") ? text("sparsity", 0)
+                                                       : "";
+    return what.empty() ? "" : " with sparsity " + what + " every " + text("every", 1) + " until " + text("until", 0);
+  }
+
   static std::optional<ParameterGroup> groupIn(const Json &json) {
     if (!json.contains("group"))
       return std::nullopt;
@@ -176,7 +189,7 @@ public:
       return settings.contains(name) ? std::optional(settings[name].get<double>()) : std::nullopt;
     };
     std::string name = settings.at("name"), optimizer = settings.value("optimizer", name);
-    return ParameterGroup{name == optimizer ? name : name + " by " + optimizer,
+    return ParameterGroup{(name == optimizer ? name : name + " by " + optimizer) + sparsityIn(settings),
                           number("lr_factor").value_or(1),
                           number("decay_factor").value_or(1),
                           number("decay"),

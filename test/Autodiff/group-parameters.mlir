@@ -28,7 +28,7 @@
 // CONDITION: error: --group=dim>2 has 'dim>2', which is not a number of dims; write dim=1, dim>=2 or dim<=1
 // FREEZE: error: --freeze: 'fd.*' fits no parameter, whose names are such as 'fc.bias' and 'head'
 // RATE: error: --group=*:lr=0.1: the learning rate of a group is a factor of --lr; write lr=0.1x
-// SETTING: error: --group=*:rate=1: 'rate=1' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2, eps or optimizer
+// SETTING: error: --group=*:rate=1: 'rate=1' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2, eps, optimizer, sparsity, every or until
 // TWICE: error: --group=*:decay=0,decay=0.5x: 'decay' occurs twice
 // NEGATIVE: error: --group=*:decay=-1: 'decay=-1' needs a number of at least 0
 // BETA: error: --group=*:beta2=1: 'beta2=1' needs a number below 1

@@ -76,7 +76,9 @@ def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
     if it matches its name, or a part of the name after a dot. The parameter then gets the settings of the group (`group` of
     `pc.parameter`). `lr=0.1x` and `decay=0.5x` multiply a run's learning rate and weight decay. `decay=0`, `beta1=0.8`,
     `beta2=0.99` and `eps=1e-6` replace the values of the run. `optimizer=lion` names the optimizer of the group. `|` in a glob
-    separates alternatives. A glob that matches no parameter is an error, and so is a parameter in two groups.
+    separates alternatives. `dim=1`, `dim>=2` and `dim<=1` match by the number of dims. A glob that matches no parameter is an
+    error, and so is a parameter in two groups. `sparsity=0.75` or `sparsity=2:4` prunes the parameters (`pc-differentiate`);
+    masks are chosen `every=10` steps up to step `until=100`.
 
     `freeze` has globs of parameters that become `frozen`.
 
@@ -256,6 +258,10 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
 
     With `ema=D`, the average of each trained parameter is a state `ema`: the parameter after the first step, and then
     D times the average plus 1 - D times the new parameter. `ema_begun` is 1 after the first step.
+
+    A parameter whose group has `sparsity`, or `kept` and `among`, has states `mask`, `mask_age` and `mask_wait`. Every `every`
+    steps, up to step `until`, the mask becomes 1 for the largest magnitudes of each row, or of each `among` adjacent elements,
+    and 0 for the others (`pc.sampling_threshold`, `pc.top_k`). The new value of the parameter is 0 if the mask is.
 
     `optimizer=none` makes the evaluation step, which has only the forward pass and the loss.
   }];

@@ -10,7 +10,13 @@
 namespace pc {
 
 /// The names of settings: factors of learning rate and weight decay, and values for weight decay, betas and eps.
-inline constexpr llvm::StringRef groupSettings[] = {"lr_factor", "decay_factor", "decay", "beta1", "beta2", "eps"};
+/// `sparsity` is the share of zeros in each row, or `kept` of `among` adjacent elements stay; masks are chosen `every`
+/// few steps, the last time in step `until`.
+inline constexpr llvm::StringRef groupSettings[] = {"lr_factor", "decay_factor", "decay", "beta1", "beta2", "eps",
+                                                    "sparsity",  "kept",         "among", "every", "until"};
+
+/// The states of a parameter with sparsity: zeros and ones, the number of steps, and the steps until the next choice.
+inline constexpr llvm::StringRef maskState = "mask", maskAgeState = "mask_age", maskWaitState = "mask_wait";
 
 /// The value of a setting of `group`, or `byDefault` if the group is null or does not have it.
 inline double settingOf(mlir::DictionaryAttr group, llvm::StringRef name, double byDefault) {
