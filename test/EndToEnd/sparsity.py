@@ -16,7 +16,7 @@ KINDS = {"2:4": "sparsity=2:4,every=10,until=30", "0.75": "sparsity=0.75,every=8
 GLOBS = {"gpt2": "*.c_*.weight", "llama": "*_proj.weight", "llama-tied": "*_proj.weight", "qwen3_moe": "*_proj.weight"}
 PLANS = ["dp=2", "dp=2 --zero=1", "dp=2 --zero=2", "dp=2 --zero=3", "tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=3", "pp=2 --microbatches=2",
          "pp=2,dp=2 --zero=1 --microbatches=2", "1 --pack-products"]
-QUICK = [("llama-tied", "0.75", "pp=2,dp=2 --zero=1 --microbatches=2"), ("llama", "2:4", "tp=2")]
+QUICK = [("llama-tied", "0.75", "pp=2,dp=2 --zero=1 --microbatches=2")]
 FILES = ["model.safetensors", "training_state.safetensors"]
 
 
