@@ -251,8 +251,6 @@ struct MoveTime {
 /// The seconds for latency and sending of one move of `wire` bytes per rank, on the slowest link that its groups cross.
 static MoveTime moveTime(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
                          const MachineModel &machine) {
-  if (factsOf(kind).way == PCRT_WAY_LINK)
-    return {machine.moveSeconds, wire / machine.diskBandwidth};
   if (!mesh)
     return {machine.moveSeconds, 0};
   NodeSpread spread = NodeSpread::ofGroups(mesh, axes, machine);
@@ -434,6 +432,9 @@ double pc::secondsOfSum(Value yielded, bool isFirst, const MachineModel &machine
 static MoveTime moveTime(MoveOpInterface move, const MachineModel &machine) {
   MeshAttr mesh = meshOf(move);
   auto wire = static_cast<double>(trafficOf(move, mesh).wire);
+  if (auto carry = dyn_cast<CarryOp>(*move))
+    return {machine.moveSeconds,
+            wire / (carry.getLink().contains("host") ? machine.hostBandwidth : machine.diskBandwidth)};
   return moveTime(move.getMoveKind(), wire, mesh, move.getMoveAxes(), machine);
 }
 

@@ -66,6 +66,7 @@ static std::vector<MachineModel> makeAll() {
   h100.memoryBandwidth = 3.35e12;
   h100.node.bandwidth = 450e9;
   h100.network.bandwidth = 50e9;
+  h100.hostBandwidth = 50e9;
 
   MachineModel h200 = h100;
   h200.name = "h200";
@@ -83,6 +84,7 @@ static std::vector<MachineModel> makeAll() {
   b200.memoryBandwidth = 7.7e12;
   b200.node.bandwidth = 900e9;
   b200.network.bandwidth = 50e9;
+  b200.hostBandwidth = 50e9;
   return {MachineModel(), a100, h100, h200, b200};
 }
 
@@ -133,6 +135,7 @@ static const Figure figures[] = {
     {"stream_share", [](MachineModel &m) -> double & { return m.streamShare; }, 1, false},
     {"op_seconds", [](MachineModel &m) -> double & { return m.opSeconds; }, any, true, true},
     {"disk_bandwidth", [](MachineModel &m) -> double & { return m.diskBandwidth; }, any, false},
+    {"host_bandwidth", [](MachineModel &m) -> double & { return m.hostBandwidth; }, any, false},
     {"node_bandwidth", [](MachineModel &m) -> double & { return m.node.bandwidth; }, any},
     {"node_latency", [](MachineModel &m) -> double & { return m.node.latency; }, any, true, true},
     {"network_bandwidth", [](MachineModel &m) -> double & { return m.network.bandwidth; }, any},

@@ -135,7 +135,7 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llv
     producer = moveOf(wait.getStart(), cast<OpResult>(value).getResultNumber());
   if (auto start = dyn_cast_or_null<StartOp>(reader))
     reader = moveOf(start, value.use_begin()->getOperandNumber());
-  if (isa<AllGatherOp, AllToAllOp, AllToAllRowsOp>(producer) ||
+  if (isa<AllGatherOp, AllToAllOp, AllToAllRowsOp, CarryOp>(producer) ||
       isa_and_nonnull<ReduceScatterOp, AllToAllOp, AllToAllRowsOp>(reader))
     return MemoryKind::Communication;
   // An unpadded copy of a weight that is stored with padding.

@@ -332,7 +332,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                                        {"count", row.count},
                                        {"payload_bytes", row.payload},
                                        {"wire_bytes", row.wire}});
-      json::Object figures{{"arena_bytes", json::Object{{"device", arenaBytes}, {"host", totals.messageBytes}}},
+      json::Object figures{{"arena_bytes", json::Object{{"device", arenaBytes},
+                                                        {"host", totals.messageBytes + arenas[0].sizeOf(Space::Host)}}},
                            {"memory", json::Object(memory)},
                            {"memory_at_most", json::Object(most)},
                            {"traffic", std::move(traffic)}};

@@ -436,6 +436,24 @@ pcrt_status pc::changeModel(ModuleOp model, CompileOptions &options) {
   return PCRT_OK;
 }
 
+/// Why the plan's values outside of the device are not supported; empty if they are. The target decides where values
+/// can be: CPU ranks compute in the memory of the host.
+static std::string whyNoOffload(const CompileOptions &options) {
+  for (const Tactic &tactic : options.plan.tactics) {
+    auto offload = tactic.as<OffloadTactic>();
+    if (!offload)
+      continue;
+    if (options.plan.find<LocalSgdTactic>())
+      return "--offload does not work with --local-sgd; leave out one of the two";
+    StringRef space = options.cuda() ? "host" : "disk", what = tactic.option("what");
+    if (offload->space() != space)
+      return ("--offload=" + what + ":" + offload->space() + " does not work with --target=" +
+              (options.cuda() ? "cuda" : "cpu") + "; use --offload=" + what + ":" + space)
+          .str();
+  }
+  return "";
+}
+
 /// Phases before `from` are skipped, and the given program is verified instead of compiled.
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   std::string error;
@@ -455,9 +473,8 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     module.emitError() << "--weights=int8 and int4 are supported on CPUs only; with --target=cuda, use --weights=full";
     return PCRT_INFEASIBLE;
   }
-  if (options.plan.find<OffloadTactic>() && (options.cuda() || rounds)) {
-    module.emitError() << (rounds ? "--offload does not work with --local-sgd; leave out one of the two"
-                                  : "--offload works on CPU ranks only for now; leave it out, or use --target=cpu");
+  if (std::string why = whyNoOffload(options); !why.empty()) {
+    module.emitError() << why;
     return PCRT_INFEASIBLE;
   }
   std::optional<bool> edited = wasEdited(module);

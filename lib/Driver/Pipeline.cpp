@@ -9,6 +9,7 @@
 #include "pc/Raise/Passes.h"
 #include "pc/Shard/Passes.h"
 
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -297,7 +298,7 @@ static pcrt_status run(ModuleOp module, Phase phase, const CompileOptions &optio
   manager.enableTiming(timing);
   if (failed(manager.run(module)))
     return status ? status : PCRT_INTERNAL;
-  return succeeded(module.verify()) ? PCRT_OK : PCRT_VERIFICATION;
+  return succeeded(verify(module)) ? PCRT_OK : PCRT_VERIFICATION;
 }
 
 pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {

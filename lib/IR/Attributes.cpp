@@ -333,32 +333,36 @@ PlaceAttr PlaceAttr::addFront() const {
 // #pc.home
 //===---------------------------------------------------------------------------===//
 
-/// <4096>, <disk, 4096> or <4096, <32 of 3>>.
+/// <4096>, <disk, 4096>, <host, 4096> or <4096, <32 of 3>>.
 Attribute HomeAttr::parse(AsmParser &parser, Type) {
   int64_t offset = 0, base = 0;
   RowsAttr rows;
   if (parser.parseLess())
     return {};
-  if (succeeded(parser.parseOptionalKeyword("disk"))) {
-    base = PCRT_DISK;
-    if (parser.parseComma())
-      return {};
-  }
+  for (Space space : {Space::Host, Space::Disk})
+    if (!base && succeeded(parser.parseOptionalKeyword(stringifySpace(space)))) {
+      base = firstOffset(space);
+      if (parser.parseComma())
+        return {};
+    }
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseInteger(offset) ||
       (succeeded(parser.parseOptionalComma()) && parser.parseCustomAttributeWithFallback(rows)) ||
       parser.parseGreater())
     return {};
-  if (offset <= -PCRT_DISK || offset >= PCRT_DISK) {
-    parser.emitError(loc) << "an offset must be below 2^56, got " << offset;
+  if (offset <= -PCRT_HOST || offset >= PCRT_HOST) {
+    parser.emitError(loc) << "an offset must be below 2^55, got " << offset;
     return {};
   }
   return get(parser.getContext(), base + offset, rows);
 }
 
 void HomeAttr::print(AsmPrinter &printer) const {
-  bool onDisk = getOffset() >= PCRT_DISK;
-  printer << '<' << (onDisk ? "disk, " : "") << (onDisk ? getOffset() - PCRT_DISK : getOffset());
+  Space space = spaceAt(getOffset());
+  printer << '<';
+  if (space != Space::Device)
+    printer << stringifySpace(space) << ", ";
+  printer << getOffset() - firstOffset(space);
   if (getRows()) {
     printer << ", ";
     printer.printStrippedAttrOrType(getRows());

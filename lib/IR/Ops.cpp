@@ -18,18 +18,6 @@ using namespace pc;
 #define GET_OP_CLASSES
 #include "pc/IR/PCOps.cpp.inc"
 
-LogicalResult ArenaOp::verify() {
-  for (auto bytes : {static_cast<int64_t>(getBytes()), static_cast<int64_t>(getDisk())})
-    if (bytes < 0 || bytes % 64)
-      return emitOpError() << "has " << bytes << " bytes, but must have a multiple of 64, at least 0 (C1)";
-  return success();
-}
-
-bool ArenaOp::contains(int64_t begin, int64_t end) {
-  int64_t base = begin < PCRT_DISK ? 0 : PCRT_DISK;
-  return begin >= 0 && end - base <= static_cast<int64_t>(base ? getDisk() : getBytes());
-}
-
 //===---------------------------------------------------------------------------===//
 // Ops with regions: `pc.accumulate (%arg = %value : type, ...) { ... } : types`
 //===---------------------------------------------------------------------------===//

@@ -78,27 +78,6 @@ RankedTensorType withEncoding(Type type, Attribute encoding) {
   return RankedTensorType::get(tensor.getShape(), tensor.getElementType(), encoding);
 }
 
-Space spaceOf(Type type) {
-  auto tensor = dyn_cast<RankedTensorType>(type);
-  Attribute encoding = tensor ? tensor.getEncoding() : Attribute();
-  if (auto place = dyn_cast_or_null<PlaceAttr>(encoding))
-    return place.getSpace();
-  if (auto home = dyn_cast_or_null<HomeAttr>(encoding))
-    return home.getOffset() < PCRT_DISK ? Space::Device : Space::Disk;
-  auto local = dyn_cast_or_null<InSpaceAttr>(encoding);
-  return local ? local.getValue() : Space::Device;
-}
-
-StringRef CarryOp::getLink() { return spaceOf(getX()) == Space::Disk ? "disk>device" : "device>disk"; }
-
-RankedTensorType inSpace(Type type, Space space) {
-  if (PlaceAttr place = placement(type))
-    return withEncoding(type, place.in(space));
-  return spaceOf(type) == space   ? cast<RankedTensorType>(type)
-         : space == Space::Device ? withEncoding(type, {})
-                                  : withEncoding(type, InSpaceAttr::get(type.getContext(), space));
-}
-
 RankedTensorType withoutHome(Type type) {
   auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(type).getEncoding());
   return home ? inSpace(withEncoding(type, home.getRows()), spaceOf(type)) : cast<RankedTensorType>(type);

@@ -275,7 +275,7 @@ static LogicalResult verifyCarry(Operation *op, RankedTensorType from, RankedTen
 }
 
 LogicalResult pc::detail::verifySpaces(Operation *op) {
-  if (isa<CarryOp, ParameterOp, StateOp, UpdateOp, StartOp, WaitOp>(op) ||
+  if (isa<CarryOp, ParameterOp, StateOp, UpdateOp, StartOp, WaitOp, CallOp>(op) ||
       (isa<YieldOp>(op) && isa_and_nonnull<StartOp>(op->getParentOp())))
     return success();
   for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))

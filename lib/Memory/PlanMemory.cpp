@@ -17,6 +17,7 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
+#include <map>
 
 using namespace mlir;
 using namespace pc;
@@ -92,15 +93,14 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       module.emitError() << "pc-plan-memory: '" << target << "' is not a target; expected cpu or cuda";
       return signalPassFailure();
     }
-    auto isOnDisk = [](StateOp state) { return WalkResult(failure(spaceOf(state.getValue()) == Space::Disk)); };
-    bool carries = module.walk(isOnDisk).wasInterrupted();
+    bool carries = module.walk([](CarryOp) { return WalkResult::interrupt(); }).wasInterrupted();
     alignment = target == "cuda" ? cudaAlignment : carries ? sectorBytes : arenaAlignment;
     planFunctions(steps[0]);
-    auto [bytes, disk] = plan(steps[0].getBody().front());
+    Sizes sizes = plan(steps[0].getBody().front());
     if (target == "cuda")
-      bytes += libraryWorkspaceBytes(module, CudaLibraries(attention, archs));
+      sizes.device += libraryWorkspaceBytes(module, CudaLibraries(attention, archs));
     OpBuilder builder(steps[0]);
-    ArenaOp::create(builder, steps[0].getLoc(), bytes, disk);
+    ArenaOp::create(builder, steps[0].getLoc(), sizes.device, sizes.host, sizes.disk);
   }
 
   /// Plans every function that the step calls, in a separate address space: the frame, the arguments, the results.
@@ -146,24 +146,33 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     ArenaPlan frame = planArena(problem);
     for (auto [buffer, offset] : llvm::zip_equal(inFrame, frame.offsets))
       setHome(*buffer, offset);
-    int64_t end = frame.bytes;
+    std::map<Space, int64_t> end{
+        {Space::Device, frame.bytes}, {Space::Host, PCRT_HOST}, {Space::Disk, PCRT_DISK}}; // of the homes so far
     for (const Buffers::Buffer *buffer : llvm::concat<const Buffers::Buffer *>(arguments, results)) {
-      setHome(*buffer, end);
-      end += llvm::alignTo(buffer->bytes, alignment);
+      Space space = spaceOf(buffer->values.front());
+      setHome(*buffer, end[space]);
+      end[space] += llvm::alignTo(buffer->bytes, alignmentIn(space));
     }
     function.setType(FunctionType::get(&getContext(), body.getArgumentTypes(),
                                        ValueRange(body.getTerminator()->getOperands()).getTypes()));
   }
 
-  /// Sets the homes; returns the sizes of the arenas of the device and on disk.
-  std::pair<int64_t, int64_t> plan(Block &body) {
+  /// The bytes of the arenas.
+  struct Sizes {
+    int64_t device, host, disk;
+  };
+
+  /// Sets the homes; returns the sizes of the arenas.
+  Sizes plan(Block &body) {
     sinkUpdates(body);
     Liveness liveness(body);
     TaskFunctions functions;
-    SmallVector<Buffers::Buffer> all = Buffers(body, liveness, functions).take(), buffers, onDisk;
-    for (Buffers::Buffer &buffer : all)
-      (spaceOf(buffer.values.front()) == Space::Device ? buffers : onDisk).push_back(std::move(buffer));
-    int64_t disk = planDisk(onDisk);
+    SmallVector<Buffers::Buffer> all = Buffers(body, liveness, functions).take(), buffers, inHost, onDisk;
+    for (Buffers::Buffer &buffer : all) {
+      Space space = spaceOf(buffer.values.front());
+      (space == Space::Device ? buffers : space == Space::Host ? inHost : onDisk).push_back(std::move(buffer));
+    }
+    int64_t host = planAway(Space::Host, inHost), disk = planAway(Space::Disk, onDisk);
 
     int64_t base = 0; // leaves are always live, so they follow each other
     auto settle = [&](auto isNext) {
@@ -206,18 +215,22 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       int64_t offset = stack + static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
       element.setType(withEncoding(element.getType(), HomeAttr::get(&getContext(), offset)));
     }
-    return {base + std::max(solution.bytes, roundBytes(getOperation())), disk};
+    return {base + std::max(solution.bytes, roundBytes(getOperation())), host, disk};
   }
 
-  /// Gives buffers homes in whole blocks of the disk; returns the size of the arena. Leaves are live all the time.
-  int64_t planDisk(ArrayRef<Buffers::Buffer> buffers) {
+  /// Buffers on disk take whole blocks of it.
+  int64_t alignmentIn(Space space) const { return space == Space::Disk ? PCRT_DISK_BLOCK : alignment; }
+
+  /// Gives buffers homes in `space`, which is not the device; returns the size of the arena. Leaves are live all the
+  /// time.
+  int64_t planAway(Space space, ArrayRef<Buffers::Buffer> buffers) {
     SmallVector<ArenaBuffer> problem;
     for (const Buffers::Buffer &buffer : buffers)
       problem.push_back(
-          {static_cast<int64_t>(llvm::alignTo(buffer.bytes, PCRT_DISK_BLOCK)), buffer.life.first, buffer.life.last});
+          {static_cast<int64_t>(llvm::alignTo(buffer.bytes, alignmentIn(space))), buffer.life.first, buffer.life.last});
     ArenaPlan solution = planArena(problem);
     for (auto [buffer, offset] : llvm::zip_equal(buffers, solution.offsets))
-      setHome(buffer, PCRT_DISK + offset);
+      setHome(buffer, firstOffset(space) + offset);
     return solution.bytes;
   }
 

@@ -85,8 +85,7 @@ private:
     if (!type || !type.hasStaticShape() || homeOrNone(value) < 0)
       return op->emitOpError() << "has a value without an arena offset: " << value.getType() << " (A1)";
     if (homeOrNone(value) % 64 || !isInside(homeOrNone(value), byteSize(type)))
-      return op->emitOpError() << "has a value outside the arena of "
-                               << (spaceOf(type) == Space::Device ? arena.getBytes() : arena.getDisk())
+      return op->emitOpError() << "has a value outside the arena of " << arena.sizeOf(spaceOf(type))
                                << " bytes, or at a misaligned offset: " << type << " (A1)";
     return success();
   }
@@ -222,7 +221,7 @@ private:
       return success();
     }
     if (spaceOf(leaf) != Space::Device || spaceOf(value) != Space::Device)
-      return update.emitOpError() << "copies to or from the disk, which only pc.carry does (A4)";
+      return update.emitOpError() << "copies to or from another space, which only pc.carry does (A4)";
     if (pending[leaf])
       return update.emitOpError() << "copies over '" << update.getName() << "', whose old value is read later (A4)";
     return success();

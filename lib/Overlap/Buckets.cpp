@@ -22,7 +22,8 @@ public:
   /// Each item that waits for nothing and belongs to no unit is a separate bucket.
   SmallVector<MoveBucket> run() {
     fillBuckets();
-    gatherAhead();
+    for (int64_t line : {0, 1})
+      gatherAhead(line);
     for (auto [i, item] : llvm::enumerate(items))
       if (!item.mayWait && item.unit < 0)
         buckets.push_back({{static_cast<unsigned>(i)}, item.ready, item.needed});
@@ -102,10 +103,10 @@ private:
     int64_t bytes = 0, needed = 0, last = 0;
   };
 
-  /// Gathers of a unit (a layer) start as many units ahead as the limits of number and bytes allow.
-  void gatherAhead() {
+  /// Gathers of a unit (a layer) start as many units ahead as the limits of number and bytes allow; so do carries.
+  void gatherAhead(int64_t line) {
     SmallVector<Unit> units;
-    for (unsigned i : sorted([](const MoveItem &item) { return !item.mayWait && item.unit >= 0; },
+    for (unsigned i : sorted([&](const MoveItem &item) { return !item.mayWait && item.unit >= 0 && item.line == line; },
                              [](const MoveItem &item) { return std::tuple(item.needed, item.place); })) {
       if (units.empty() || items[units.back().items[0]].unit != items[i].unit)
         units.push_back({{}, 0, items[i].needed, 0});

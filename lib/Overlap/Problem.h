@@ -25,6 +25,7 @@ struct MoveItem {
   bool mayWait = false; ///< it may wait for other moves to fill a bucket
   bool inPlace = false; ///< its result may overwrite its input, so that it needs no memory while it is in flight
   int64_t unit = -1;    ///< the unit with which it is prefetched; -1: none
+  int64_t line = 0;     ///< units of equal lines are prefetched one after the other: 1 for carries, 0 for gathers
 };
 
 /// Limits for the memory that a schedule may use to hide moves.
@@ -46,9 +47,9 @@ struct MoveBucket {
 /// * Items that may wait are put into buckets by group and kind, in the order in which they are ready. A bucket starts
 ///   when its last item is ready. Unless its moves work in place, it is waited for when the second one after it starts,
 ///   to limit the inputs that are held.
-/// * Items of a unit start when the unit `depth` + 1 before it (in order of use) has been read for the last time. So at
-///   most `depth` + 1 units are in memory. A unit that is read even after later units are needed does not count,
-///   because it is in memory anyway.
+/// * Items of a unit start when the unit `depth` + 1 before it in its line (in order of use) has been read for the last
+///   time. So at most `depth` + 1 units of a line are in memory. A unit that is read even after later units are needed
+///   does not count, because it is in memory anyway.
 /// * All others start as soon as they are ready.
 /// * Waits are as late as possible. In a group they have the order of the starts, because communicators work in this
 ///   order.

@@ -78,7 +78,8 @@ public:
       keepOutOf(move, {number(groups, axesOf(move))});
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
     // A move of another move's result is ready only at a wait, whose position is known only now. Solving again uses it.
-    if (advanceChains(buckets))
+    bool hasChains = endCarriesBefore(buckets);
+    if (advanceChains(buckets) || hasChains)
       buckets = scheduleMoves(items, limits);
     for (const MoveBucket &bucket : buckets) {
       bool isBlocking = blocks(bucket, buckets);
@@ -101,16 +102,22 @@ private:
            (isa<CarryOp>(op) || (hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1));
   }
 
-  /// Moves leaves that are carried before the optimizer, so that a carry may start before the updates of other leaves.
+  /// Moves leaves before the readers of other leaves if some are carried, so that a carry may start before these.
+  /// Parameters keep their order, which decides how they are drawn.
   void hoistCarried() {
-    Operation *begin = nullptr; // after all parameters
+    if (block.getOps<CarryOp>().empty())
+      return;
+    Operation *begin = nullptr;
     for (Operation &op : block)
       if (phaseBegunBy(&op) == StepPhase::Optimizer)
         begin = &op;
+    SmallVector<ParameterOp> parameters(block.getOps<ParameterOp>());
+    for (ParameterOp parameter : llvm::reverse(parameters))
+      parameter->moveBefore(&block, block.begin());
     for (auto carry : block.getOps<CarryOp>())
-      if (Operation *leaf = carry.getX().getDefiningOp();
-          begin && leaf && isLeaf(leaf) && leaf->getBlock() == &block && begin->isBeforeInBlock(leaf))
-        leaf->moveBefore(begin);
+      if (auto state = carry.getX().getDefiningOp<StateOp>();
+          begin && state && state->getBlock() == &block && begin->isBeforeInBlock(state))
+        state->moveBefore(begin);
   }
 
   /// Moves updates whose values are results of moves to the end of the block, so that the moves can be waited for
@@ -188,13 +195,25 @@ private:
       }
   }
 
-  /// Returns true if `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy before the
-  /// accumulation does not count, because its gather serves all microbatches and starts as soon as it is ready.
+  /// The leaf of which `op` is a carried or rounded copy, or `op`.
+  static Operation *storedOf(Operation *op) {
+    for (; isa_and_nonnull<CastOp, CarryOp>(op); op = op->getOperand(0).getDefiningOp())
+      continue;
+    return op;
+  }
+
+  /// Returns true if `op` is a stored tensor (a leaf), possibly carried here, or the rounded copy of one. A rounded
+  /// copy before the accumulation does not count, because its gather serves all microbatches and starts as soon as it
+  /// is ready.
   bool isStored(Operation *op) const {
-    if (!isa_and_nonnull<CastOp>(op))
-      return op && isLeaf(op);
-    Operation *rounded = op->getOperand(0).getDefiningOp();
-    return rounded && isLeaf(rounded) && !(op->getBlock() == &block && accumulates);
+    Operation *leaf = storedOf(op);
+    return leaf && isLeaf(leaf) && !(isa<CastOp>(op) && op->getBlock() == &block && accumulates);
+  }
+
+  /// Returns true if `op` gathers a leaf that a carry of this block brings here.
+  bool gathersCarried(Operation *op) const {
+    Operation *source = op->getOperand(0).getDefiningOp();
+    return isa<AllGatherOp>(op) && isa_and_nonnull<CarryOp>(source) && source->getBlock() == &block && isStored(source);
   }
 
   /// The axes of a move, or the link of a carry: moves for which they are equal keep their order.
@@ -234,8 +253,12 @@ private:
     item.place = position.lookup(op);
     // If the operand is the result of another move, this move is ready at its own position, and the other one is needed
     // there.
-    if (source && source->getBlock() == &block)
+    if (gathersCarried(op)) { // endCarriesBefore() chooses the end of the carry, which must be after its leaf
+      Operation *leaf = storedOf(source);
+      item.ready = leaf->getBlock() == &block ? position.lookup(leaf) + 1 : 0;
+    } else if (source && source->getBlock() == &block) {
       item.ready = sends(source) ? item.place : position.lookup(source);
+    }
     item.needed = item.last = ops.size() - 1;
     for (auto [i, user] : llvm::enumerate(op->getUsers())) {
       Operation *ancestor = block.findAncestorOpInBlock(*user);
@@ -247,18 +270,24 @@ private:
     bool feedsMoves = llvm::all_of(op->getUsers(), [&](Operation *user) {
       return sends(user) && user->getBlock() == &block && isReadAtEnd(user);
     });
-    item.mayWait = isReadAtEnd(op) || feedsMoves || isa_and_nonnull<AccumulateOp>(source);
+    auto carry = dyn_cast<CarryOp>(op);
+    bool isCarriedOut = carry && spaceOf(op->getResult(0)) != Space::Device;
+    item.mayWait = isReadAtEnd(op) || feedsMoves || isCarriedOut || isa_and_nonnull<AccumulateOp>(source);
     // Moves that wait until the end of a task share buckets only with moves of the same task.
     item.kind = number(kinds, {static_cast<int>(move.getMoveKind()), static_cast<int>(move.getReduction()),
                                element.getIntOrFloatBitWidth(), item.mayWait ? taskOf[op] : 0});
     if (isa<AllGatherOp>(op) && isStored(source)) {
       std::string name = unitName(sourceName(source));
-      item.unit = number(units, {name, gathers[source]++});
+      item.unit = number(units, {name, gathers[storedOf(source)]++});
       item.mayWait = false;
-    } else if (auto carry = dyn_cast<CarryOp>(op); carry && isStored(source)) {
-      // The optimizer reads it, and the forward and backward pass need the memory.
-      item.ready = std::max(item.ready, std::min(optimizerBegin, item.needed - 1));
-      item.unit = number(units, {"carry " + unitName(storedFor(source)), gathers[source]++});
+    } else if (carry && !isCarriedOut) {
+      // What only the optimizer reads starts after both passes, which need the memory.
+      bool isOfLeaf = source && isLeaf(source);
+      if (item.needed > optimizerBegin && isOfLeaf)
+        item.ready = std::max(item.ready, std::min(optimizerBegin, item.needed - 1));
+      std::string of = isOfLeaf ? storedFor(source).str() : sourceName(op);
+      item.unit = number(units, {"carry " + unitName(of), isOfLeaf ? gathers[source]++ : 1});
+      item.line = 1;
       item.mayWait = false;
     } else if (isa<AllGatherOp, PermuteOp>(op) && !item.mayWait) {
       // The result of a gather is larger than its operand, and a permute's result lives at the same time as its
@@ -269,6 +298,24 @@ private:
       item.ready = std::max(item.ready, product - 1);
     }
     items.push_back(item);
+  }
+
+  /// A gather of a carried leaf starts as if the leaf were here; its carry ends before that. Returns true if there is
+  /// one.
+  bool endCarriesBefore(ArrayRef<MoveBucket> buckets) {
+    llvm::DenseMap<Operation *, unsigned> itemOf;
+    for (auto [i, item] : llvm::enumerate(items))
+      itemOf[ops[item.place]] = i;
+    bool changed = false;
+    for (const MoveBucket &bucket : buckets)
+      for (unsigned i : bucket.items)
+        if (Operation *op = ops[items[i].place]; gathersCarried(op)) {
+          items[i].ready = bucket.start;
+          int64_t &needed = items[itemOf.lookup(op->getOperand(0).getDefiningOp())].needed;
+          needed = std::min(needed, items[i].ready);
+          changed = true;
+        }
+    return changed;
   }
 
   /// If a move reads the result of a move of a different group, it becomes ready at the wait of that move. Returns true
@@ -282,7 +329,9 @@ private:
     for (auto [item, earliest] : llvm::zip_equal(items, notBefore)) {
       Operation *source = ops[item.place]->getOperand(0).getDefiningOp();
       auto it = source ? bucketOf.find(source) : bucketOf.end();
-      if (it == bucketOf.end() || sends(source->getOperand(0).getDefiningOp()))
+      Operation *op = ops[item.place];
+      if (it == bucketOf.end() || gathersCarried(op) ||
+          (!isa<CarryOp>(op) && sends(source->getOperand(0).getDefiningOp())))
         continue;
       const MoveBucket &first = buckets[it->second];
       int64_t ready = std::max(first.wait, earliest);

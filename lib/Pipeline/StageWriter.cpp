@@ -148,8 +148,8 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
   }
 }
 
-/// Leaves and other values from outside get the order that they had in the step. What is computed
-/// from states of the optimizer, and first carried to the device, comes after the tasks, which need the memory.
+/// Leaves and other values from outside get the order that they had in the step. What the optimizer carries to the
+/// device, and what is computed from its states, comes after the tasks, which need the memory.
 void StageModule::finish() {
   func::ReturnOp::create(builder, function.getLoc());
   Block &block = function.getBody().front();
@@ -158,10 +158,11 @@ void StageModule::finish() {
   auto optimizer = llvm::find_if(tasks, [](TaskOp task) { return task.getKind() == TaskKind::Optimizer; });
   llvm::DenseSet<Operation *> late;
   for (auto &[original, clone] : header)
-    if (optimizer != tasks.end() && llvm::any_of(clone->getOperands(), [&](Value operand) {
-          auto state = operand.getDefiningOp<StateOp>();
-          return (state && !state.getCache()) || late.contains(operand.getDefiningOp());
-        }))
+    if (optimizer != tasks.end() && ((isa<CarryOp>(original) && stepPhase(original) == StepPhase::Optimizer) ||
+                                     llvm::any_of(clone->getOperands(), [&](Value operand) {
+                                       auto state = operand.getDefiningOp<StateOp>();
+                                       return (state && !state.getCache()) || late.contains(operand.getDefiningOp());
+                                     })))
       late.insert(clone);
   for (auto &[original, clone] : llvm::reverse(header))
     if (late.contains(clone))

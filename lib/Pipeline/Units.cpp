@@ -221,7 +221,8 @@ private:
       for (Value value : op->getResults())
         if (llvm::any_of(value.getUsers(),
                          [&](Operation *user) { return !isForward.contains(user) && !isa<YieldOp>(user); }))
-          units.held[units.unit[op]] += localBytes(comesRound(op) ? op->getOperand(0) : value, mesh);
+          if (spaceOf(value) == Space::Device)
+            units.held[units.unit[op]] += localBytes(comesRound(op) ? op->getOperand(0) : value, mesh);
     // A parameter, and values computed from it outside of the body, belong to the units that read them.
     llvm::DenseMap<Value, double> bytes;
     std::map<std::string, double> states;
@@ -232,13 +233,16 @@ private:
         states[state.getParameter().str()] += localBytes(state.getValue(), mesh);
     bool trains = bytes.empty();
     for (Operation *op = &leavesEnd->getBlock()->front(); op != leavesEnd; op = op->getNextNode()) {
-      if (auto parameter = dyn_cast<ParameterOp>(op))
+      if (auto parameter = dyn_cast<ParameterOp>(op)) {
+        bool isHere = spaceOf(parameter.getValue()) == Space::Device, hasGradient = !parameter.getFrozen() && trains;
         bytes[parameter.getValue()] =
-            (parameter.getFrozen() || !trains ? 1 : 2) * localBytes(parameter.getValue(), mesh) +
-            states[parameter.getName().str()];
-      else if (op->getNumOperands() == 1 && op->getNumResults() == 1 && bytes.count(op->getOperand(0)) &&
-               !isForward.contains(op))
+            (isHere + hasGradient) * localBytes(parameter.getValue(), mesh) + states[parameter.getName().str()];
+      } else if (auto carry = dyn_cast<CarryOp>(op); carry && bytes.count(carry.getX())) {
+        bytes[carry.getResult()] = bytes[carry.getX()]; // it is here for a moment
+      } else if (op->getNumOperands() == 1 && op->getNumResults() == 1 && bytes.count(op->getOperand(0)) &&
+                 !isForward.contains(op)) {
         bytes[op->getResult(0)] = bytes[op->getOperand(0)] + localBytes(op->getResult(0), mesh);
+      }
     }
     std::set<std::pair<int, void *>> counted;
     for (Operation *op : forward)

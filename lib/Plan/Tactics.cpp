@@ -232,15 +232,24 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
   return {};
 }
 
-/// --offload=WHAT:SPACE; the space is disk if it is left out.
+/// --offload=WHAT[:SPACE],...; a space that is left out is disk. completePlan() replaces --offload=auto.
 static Refused offload(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   std::string text = flags.text("offload");
-  if (text.empty())
+  if (text == "auto") {
+    plan.tactics.push_back(Tactic(row.pass).with("what", text));
     return {};
-  auto [what, space] = StringRef(text).split(':');
-  if (what != "states" || (space != "disk" && !(space.empty() && !StringRef(text).contains(':'))))
-    return infeasible("--offload=" + text + " is not supported; expected states or states:disk");
-  plan.tactics.push_back(Tactic(row.pass).with("what", what).with("to", "disk"));
+  }
+  SmallVector<StringRef> items;
+  StringRef(text).split(items, ',');
+  for (StringRef item : flags.given("offload") ? items : SmallVector<StringRef>()) {
+    auto [what, space] = item.split(':');
+    if (!is_contained({"states", "masters", "parameters", "activations"}, what) ||
+        (item.contains(':') && !is_contained({"host", "disk"}, space)))
+      return infeasible("--offload=" + text + ": '" + item +
+                        "' is not supported; expected states, masters, parameters or activations, then :host or :disk "
+                        "(default disk), and commas between them, or auto");
+    plan.tactics.push_back(Tactic(row.pass).with("what", what).with("to", space.empty() ? "disk" : space));
+  }
   return {};
 }
 
@@ -420,9 +429,11 @@ static std::deque<TacticInfo> &table() {
       {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // only in plan files
       {.pass = OffloadTactic::pass.str(),
        .phase = Phase::Placed,
-       .flags = {{"offload", "Keep optimizer states on disk and carry them in for each update: states or states:disk "
-                             "(CPU ranks)"}},
-       .once = "pc-offload is given twice; give it once",
+       .flags =
+           {{"offload",
+             "Keep values elsewhere and carry them in for their readers: states, masters, parameters, activations, "
+             "or several with commas, each followed by :disk (CPU ranks, default) or :host (CUDA); or auto, the "
+             "cheapest of these that fit --memory-limit"}},
        .fromFlags = offload},
       {.pass = PipelineTactic::pass.str(),
        .phase = Phase::Staged,

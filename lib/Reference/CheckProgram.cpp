@@ -118,7 +118,7 @@ private:
 /// Also limits the size of arenas, because the interpreter allocates them.
 LogicalResult pc::checkProgram(func::FuncOp function, MeshAttr mesh) {
   for (ArenaOp arena : function->getParentOfType<ModuleOp>().getOps<ArenaOp>())
-    if (arena.getBytes() + arena.getDisk() > static_cast<uint64_t>(mostArenaBytes))
+    if (arena.getBytes() + arena.getHost() + arena.getDisk() > static_cast<uint64_t>(mostArenaBytes))
       return arena.emitOpError() << "cannot be interpreted: it has more than " << mostArenaBytes << " bytes";
   Checker checker(mesh);
   return failure(anyOp(function, [&](Operation *op) { return op != function && failed(checker.check(op)); }));

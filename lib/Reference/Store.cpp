@@ -20,7 +20,8 @@ Store::Store(int64_t ranks, ArenaOp arena) {
   if (!arena)
     return;
   deviceBytes = static_cast<int64_t>(arena.getBytes());
-  arenaBytes = deviceBytes + static_cast<int64_t>(arena.getDisk());
+  withHostBytes = deviceBytes + arena.sizeOf(Space::Host);
+  arenaBytes = withHostBytes + arena.sizeOf(Space::Disk);
   // Bytes that were never written are NaN.
   arenas.assign(ranks, std::vector<double>(arenaBytes, std::numeric_limits<double>::quiet_NaN()));
 }
@@ -34,7 +35,11 @@ int64_t Store::homeOf(Value value) const {
   if (!hasArena() || !home)
     return -1;
   int64_t offset = home.getOffset() + elementOffsets.lookup(value);
-  return offset < PCRT_DISK ? offset : deviceBytes + offset - PCRT_DISK;
+  Space space = spaceAt(offset);
+  return offset - firstOffset(space) +
+         (space == Space::Device ? 0
+          : space == Space::Host ? deviceBytes
+                                 : withHostBytes);
 }
 
 /// With homes, the value is read from the arenas, where a later op may have overwritten it.

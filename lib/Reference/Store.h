@@ -28,7 +28,8 @@ public:
   int64_t homeOf(mlir::Value value) const;
 
 private:
-  int64_t deviceBytes = -1, arenaBytes = -1; ///< the arena on disk follows that of the device
+  /// The arena of the host follows that of the device, and the one on disk follows both.
+  int64_t deviceBytes = -1, withHostBytes = -1, arenaBytes = -1;
   llvm::DenseMap<mlir::Value, std::unique_ptr<RankTensors>>
       values; ///< with an arena: shapes, and copies of elements that `get` refreshes
   llvm::DenseMap<mlir::Value, int64_t> elementOffsets; ///< bytes from the home of a block argument

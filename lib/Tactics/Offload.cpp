@@ -5,68 +5,265 @@
 #define GEN_PASS_DEF_OFFLOAD
 #include "pc/Tactics/Passes.h"
 
-#include "mlir/IR/Builders.h"
+#include "Tactics.h"
+#include "pc/IR/Layers.h"
 #include "pc/IR/LeavesByName.h"
+#include "pc/IR/Liveness.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringSwitch.h"
+#include <map>
 
 using namespace mlir;
 using namespace pc;
 
-/// Keeps `state` on disk. All of its readers follow the first one closely, so they share a carry.
-static void keepOnDisk(StateOp state, ArrayRef<UpdateOp> updates) {
-  Value value = state.getValue();
-  const Type onDevice = value.getType();
-  const RankedTensorType onDisk = inSpace(onDevice, Space::Disk);
+namespace {
+
+/// What leaves the device. Masters are the parameters whose rounded copies the passes read.
+enum class What { None, States, Masters, Parameters, Activations };
+
+What whatOf(StringRef text) {
+  return llvm::StringSwitch<What>(text)
+      .Case("states", What::States)
+      .Case("masters", What::Masters)
+      .Case("parameters", What::Parameters)
+      .Case("activations", What::Activations)
+      .Default(What::None);
+}
+
+/// Brings a leaf in before the first of its readers outside of the accumulation that `include` accepts. The others
+/// follow it closely, so they share the carry.
+void bringIn(Value leaf, Type onDevice, llvm::function_ref<bool(Operation *)> include) {
+  SmallVector<OpOperand *> uses;
   Operation *first = nullptr;
-  for (Operation *user : value.getUsers()) {
-    Operation *reader = state->getBlock()->findAncestorOpInBlock(*user);
+  for (OpOperand &use : leaf.getUses()) {
+    Operation *reader = leaf.getParentBlock()->findAncestorOpInBlock(*use.getOwner());
+    if (isa<CarryOp>(use.getOwner()) || !include(reader))
+      continue;
+    uses.push_back(&use);
     first = !first || reader->isBeforeInBlock(first) ? reader : first;
   }
-  value.setType(onDisk);
-  if (first) {
-    OpBuilder builder(first);
-    auto carry = CarryOp::create(builder, state.getLoc(), onDevice, value);
-    value.replaceAllUsesExcept(carry.getResult(), carry);
-  }
-  for (UpdateOp update : updates) {
-    OpBuilder builder(update);
-    update.getValueMutable().assign(CarryOp::create(builder, state.getLoc(), onDisk, update.getValue()));
+  if (!first)
+    return;
+  OpBuilder builder(first);
+  auto carry = CarryOp::create(builder, leaf.getLoc(), onDevice, leaf);
+  for (OpOperand *use : uses)
+    use->set(carry);
+}
+
+/// Brings a parameter in for the readers in each pass. Those of a rounded copy round it again.
+void bringIntoPasses(Value leaf, Type onDevice) {
+  auto bring = [&](OpBuilder &builder) -> Value { return CarryOp::create(builder, leaf.getLoc(), onDevice, leaf); };
+  separateReaders(leaf, bring); // first, because carries read the leaf too
+  for (Operation *user : llvm::to_vector(leaf.getUsers())) {
+    auto rounded = dyn_cast<CastOp>(user);
+    if (!rounded || rounded->getBlock() != leaf.getParentBlock())
+      continue;
+    separateReaders(rounded.getResult(), [&](OpBuilder &builder) -> Value {
+      return CastOp::create(builder, rounded.getLoc(), rounded.getResult().getType(), bring(builder));
+    });
+    if (rounded->use_empty())
+      rounded.erase();
   }
 }
 
-namespace {
-/// The pass pc-offload. It collects the updates of every state before it changes any type.
+/// Keeps a leaf in `space`. `updates` set its new values.
+void keepLeaf(Operation *leaf, Space space, bool byPasses, ArrayRef<UpdateOp> updates) {
+  Value value = leaf->getResult(0);
+  const Type onDevice = value.getType();
+  const RankedTensorType away = inSpace(onDevice, space);
+  value.setType(away);
+  if (byPasses)
+    bringIntoPasses(value, onDevice);
+  auto isInOptimizer = [](Operation *op) { return stepPhase(op) == StepPhase::Optimizer; };
+  bringIn(value, onDevice, [&](Operation *op) { return !isInOptimizer(op); });
+  bringIn(value, onDevice, isInOptimizer);
+  for (UpdateOp update : updates) {
+    OpBuilder builder(update);
+    update.getValueMutable().assign(CarryOp::create(builder, leaf->getLoc(), away, update.getValue()));
+  }
+}
+
+/// The values that the passes of one microbatch keep from the forward to the backward pass. Carries are placed where a
+/// layer ends in the forward pass, and where it begins in the backward pass, so that they divide no ops that pc-fuse
+/// would fuse without them.
+class KeptValues {
+public:
+  explicit KeptValues(Block &body) : body(body) {
+    bool isForward = true;
+    for (Operation &op : body) {
+      isForward &= !isa<SeedOp>(op);
+      if (isForward)
+        forward.insert(&op);
+      std::string layer = layerOf(sourceName(&op)).str();
+      if (layer.empty())
+        continue;
+      if (isForward)
+        endOf[lastLayer = layer] = &op;
+      else
+        beginOf.try_emplace(layer, &op);
+    }
+  }
+
+  /// The values of layers that both passes read, except those of the last layer, whose backward pass follows at once,
+  /// and values smaller than a block of a disk.
+  SmallVector<Value> take() {
+    SmallVector<Value> kept;
+    for (Operation &op : body)
+      if (std::string layer = layerOf(sourceName(&op)).str();
+          forward.contains(&op) && !layer.empty() && layer != lastLayer && !isOfParameter(&op))
+        for (Value value : op.getResults())
+          if (isWorthIt(value))
+            kept.push_back(value);
+    return kept;
+  }
+
+  /// Carries `value` out after its last reader in the forward pass, and in before the first one in the backward pass.
+  void keep(Value value, Space space) {
+    Operation *last = value.getDefiningOp(), *first = nullptr;
+    SmallVector<OpOperand *> later;
+    for (OpOperand &use : value.getUses()) {
+      Operation *reader = body.findAncestorOpInBlock(*use.getOwner());
+      if (forward.contains(reader)) {
+        last = last->isBeforeInBlock(reader) ? reader : last;
+      } else {
+        first = !first || reader->isBeforeInBlock(first) ? reader : first;
+        later.push_back(&use);
+      }
+    }
+    if (auto end = endOf.find(layerOf(sourceName(last)).str()); end != endOf.end())
+      last = last->isBeforeInBlock(end->second) ? end->second : last;
+    if (auto begin = beginOf.find(layerOf(sourceName(first)).str()); begin != beginOf.end())
+      first = begin->second->isBeforeInBlock(first) ? begin->second : first;
+    OpBuilder builder(body.getParentOp()->getContext());
+    builder.setInsertionPointAfter(last);
+    Value away = CarryOp::create(builder, value.getLoc(), inSpace(value.getType(), space), value);
+    builder.setInsertionPoint(first);
+    Value back = CarryOp::create(builder, value.getLoc(), value.getType(), away);
+    for (OpOperand *use : later)
+      use->set(back);
+  }
+
+private:
+  /// Rounded and gathered parameters are no activations.
+  static bool isOfParameter(Operation *op) {
+    return op->getNumResults() == 1 && isa_and_nonnull<ParameterOp>(source(op->getResult(0)).getDefiningOp());
+  }
+
+  bool isWorthIt(Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    bool isYielded = llvm::is_contained(value.getUsers(), body.getTerminator());
+    bool isReadLater = llvm::any_of(
+        value.getUsers(), [&](Operation *user) { return !forward.contains(body.findAncestorOpInBlock(*user)); });
+    return type && !isYielded && isReadLater && byteSize(type) >= PCRT_DISK_BLOCK;
+  }
+
+  Block &body;
+  llvm::DenseSet<Operation *> forward;
+  std::string lastLayer;
+  std::map<std::string, Operation *> endOf,
+      beginOf; ///< by layer: its last op in the forward pass, its first after that
+};
+
+/// The pass pc-offload. It collects the updates of every leaf before it changes any type.
 struct Offload : pc::impl::OffloadBase<Offload> {
   using OffloadBase::OffloadBase;
 
-  void runOnOperation() override {
-    if (what != "states" || to != "disk") {
-      getOperation().emitError() << "pc-offload: cannot keep " << what << " on " << to
-                                 << "; only states on disk are supported";
-      return signalPassFailure();
-    }
-    LeavesByName leaves;
-    SmallVector<StateOp> states;
-    bool isPlaced = true;
-    getOperation().walk([&](StateOp state) {
-      isPlaced &= placement(state.getValue()) && spaceOf(state.getValue()) == Space::Device;
-      leaves.add(state);
-      if (!state.getCache())
-        states.push_back(state);
+  LogicalResult fail(const Twine &why) { return getOperation().emitError() << "pc-offload: " << why; }
+
+  LogicalResult checkOptions() {
+    if (whatOf(what) == What::None)
+      return fail("cannot keep '" + what + "' elsewhere; expected states, masters, parameters or activations");
+    std::optional<Space> named = symbolizeSpace(to);
+    space = named.value_or(Space::Device);
+    if (space == Space::Device)
+      return fail("cannot keep " + what + " on '" + to + "'; expected host or disk");
+    return success();
+  }
+
+  /// The leaves of the kind that the option names.
+  SmallVector<Operation *> leavesToKeep() {
+    SmallVector<Operation *> kept;
+    getOperation().walk([&](Operation *op) {
+      auto state = dyn_cast<StateOp>(op);
+      auto parameter = dyn_cast<ParameterOp>(op);
+      switch (whatOf(what)) {
+      case What::States:
+        if (state && !state.getCache())
+          kept.push_back(op);
+        break;
+      case What::Masters:
+        if (parameter && isMaster(parameter))
+          kept.push_back(op);
+        break;
+      case What::Parameters:
+        if (parameter)
+          kept.push_back(op);
+        break;
+      case What::None:
+      case What::Activations:
+        break;
+      }
     });
-    if (!isPlaced || states.empty()) {
-      getOperation().emitError() << "pc-offload: "
-                                 << (isPlaced ? "this program has no optimizer states, so none can be kept on disk"
-                                              : "the states must be placed, and on the device; run the pass once, "
-                                                "after the other tactics");
-      return signalPassFailure();
+    return kept;
+  }
+
+  LogicalResult keepLeaves() {
+    SmallVector<Operation *> kept = leavesToKeep();
+    if (kept.empty())
+      return fail("this program has no " +
+                  (what == "states"    ? Twine("optimizer states")
+                   : what == "masters" ? Twine("f32 masters of rounded parameters")
+                                       : Twine(what)) +
+                  ", so none can be kept on " + to);
+    LeavesByName leaves;
+    for (Operation *leaf : kept) {
+      leaves.add(leaf);
+      if (spaceOf(leaf->getResult(0)) != Space::Device)
+        return fail("'" + sourceName(leaf) + "' is not on the device already; name each kind of value once");
     }
     llvm::DenseMap<Value, SmallVector<UpdateOp, 1>> updates;
     getOperation().walk([&](UpdateOp update) {
-      if (update.getParameter())
-        updates[leaves.of(update)].push_back(update);
+      if (Value leaf = leaves.of(update))
+        updates[leaf].push_back(update);
     });
-    for (StateOp state : states)
-      keepOnDisk(state, updates.lookup(state.getValue()));
+    for (Operation *leaf : kept)
+      keepLeaf(leaf, space, whatOf(what) == What::Parameters, updates.lookup(leaf->getResult(0)));
+    return success();
+  }
+
+  LogicalResult keepActivations(ArrayRef<AccumulateOp> bodies) {
+    int64_t carried = 0;
+    for (AccumulateOp accumulate : bodies) {
+      KeptValues values(accumulate.getBody().front());
+      for (Value value : values.take()) {
+        values.keep(value, space);
+        ++carried;
+      }
+    }
+    return carried ? success()
+                   : fail("no layer keeps a value of a block or more for the backward pass, apart from the last layer, "
+                          "so no activation can be kept on " +
+                          to);
+  }
+
+  Space space = Space::Device;
+
+  void runOnOperation() override {
+    bool isPlaced = true;
+    SmallVector<AccumulateOp> bodies;
+    getOperation().walk([&](Operation *op) {
+      isPlaced &= !isa<ParameterOp, StateOp>(op) || placement(op->getResult(0));
+      if (auto accumulate = dyn_cast<AccumulateOp>(op);
+          accumulate && llvm::any_of(accumulate.getBody().front(), [](Operation &inner) { return isa<SeedOp>(inner); }))
+        bodies.push_back(accumulate);
+    });
+    if (failed(checkOptions()) ||
+        (!isPlaced && failed(fail("the program must be placed; run the pass after pc-set-mesh "
+                                  "and the other tactics"))) ||
+        (bodies.empty() && failed(fail("this program does not train; only training steps keep values elsewhere"))) ||
+        failed(whatOf(what) == What::Activations ? keepActivations(bodies) : keepLeaves()))
+      signalPassFailure();
   }
 };
 } // namespace

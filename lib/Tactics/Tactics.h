@@ -51,6 +51,9 @@ mlir::LogicalResult placeFree(mlir::ModuleOp module, mlir::StringRef tactic, mli
 /// whole if it has no such dim.
 AxisState likeParameter(StateOp state, ParameterOp parameter, AxisState ofParameter);
 
+/// Whether `parameter` is the f32 master of a rounded copy: only the optimizer reads it, and the passes read the copy.
+bool isMaster(ParameterOp parameter);
+
 /// Whether tensor parallelism of `form` (1d, 2d, 2.5d, 3d) splits dim `dim` of a parameter. The axes over which a grid
 /// shards parameters as ZeRO does (row of 2d and 2.5d; i of 3d) do not count.
 bool takesDim(mlir::StringRef form, ParameterOp parameter, int64_t dim);

@@ -59,9 +59,7 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
   return best;
 }
 
-/// Returns true if `parameter` is the f32 master of a rounded copy: only the optimizer reads it, and the passes read
-/// the copy.
-static bool isMaster(ParameterOp parameter) {
+bool pc::isMaster(ParameterOp parameter) {
   bool rounded = false;
   for (Operation *user : parameter->getUsers()) {
     if (isa<AccumulateOp>(user->getParentOp()))

@@ -17,10 +17,10 @@
 using namespace pcrt;
 
 // The layout that programs are compiled for: a struct of another size is another PCRT_ABI_VERSION.
-static_assert(PCRT_ABI_VERSION == 13 && sizeof(pcrt_kernel) == 48 && sizeof(pcrt_device_kernel) == 48 &&
+static_assert(PCRT_ABI_VERSION == 14 && sizeof(pcrt_kernel) == 48 && sizeof(pcrt_device_kernel) == 48 &&
               sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 184 &&
               sizeof(pcrt_move_desc) == 88 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
-              sizeof(pcrt_program) == 216);
+              sizeof(pcrt_program) == 224);
 
 std::string pcrt::withErrno(const std::string &what) { return what + ": " + strerror(errno); }
 
@@ -83,9 +83,11 @@ public:
               std::to_string(blocks));
     }
     int64_t bytes = bytesOf(tensor.dtype, blockOf(program.mesh, tensor.shape, tensor.layout, 0).elements());
-    bool onDisk = tensor.offset >= PCRT_DISK;
-    int64_t end = tensor.offset + bytes - (onDisk ? PCRT_DISK : 0);
-    if (inArena && (tensor.offset < 0 || end > (onDisk ? program.abi.disk_bytes : program.abi.arena_bytes)))
+    const pcrt_program &abi = program.abi;
+    auto [base, size] = tensor.offset >= PCRT_DISK   ? std::pair(PCRT_DISK, abi.disk_bytes)
+                        : tensor.offset >= PCRT_HOST ? std::pair(PCRT_HOST, abi.host_bytes)
+                                                     : std::pair(int64_t(0), abi.arena_bytes);
+    if (inArena && (tensor.offset < 0 || tensor.offset + bytes - base > size))
       wrong(tensor.name + " lies outside the arena");
   }
 

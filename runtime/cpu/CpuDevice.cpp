@@ -205,7 +205,7 @@ void CpuDevice::startCarry(pcrt_context &context, int index, const void *in, voi
   if (move.reduction)
     context.beginUpdate();
   disk->start(index, {static_cast<char *>(move.reduction ? const_cast<void *>(in) : out), int64_t(at) - PCRT_DISK,
-                      move.outer * elementBytes(move.dtype), move.reduction != 0});
+                      move.outer * elementBytes(move.dtype), move.reduction == PCRT_CARRY_OUT});
 }
 
 pcrt_status CpuDevice::waitForCarry(pcrt_context &context, int index) {

@@ -64,23 +64,30 @@ void CudaDevice::clearArena() {
   fill(0, poison ? 0xff : 0, arenaMemory.mappedBytes());
   if (poison)
     for (const State &state : program.states)
-      fill(state.offset, 0, blockOf(program.mesh, state.shape, state.layout, 0).elements() * elementBytes(state.dtype));
+      if (state.offset < PCRT_HOST)
+        fill(state.offset, 0,
+             blockOf(program.mesh, state.shape, state.layout, 0).elements() * elementBytes(state.dtype));
   session.synchronize();
 }
 
 void CudaDevice::prepare(pcrt_context &context) {
   Comm &control = context.comm;
-  onAllRanks(control, [&] { arena = arenaMemory.allocate(program.abi.arena_bytes); });
+  onAllRanks(control, [&] {
+    arena = arenaMemory.allocate(program.abi.arena_bytes);
+    if (program.abi.host_bytes)
+      hostArena = static_cast<char *>(session.pinned(size_t(program.abi.host_bytes)));
+  });
   session.nameMemory(arena, arenaMemory.mappedBytes(), "the arena of rank " + std::to_string(control.rank()));
   onAllRanks(control, [&] {
     session.check(session.driver.cuCtxSetCurrent(session.context), "use the device");
-    groupStreams.resize(context.groups.size());
-    ready.resize(context.groups.size());
+    const size_t lines = context.groups.size() + 2; // a link each way
+    groupStreams.resize(lines);
+    ready.resize(lines);
     outstanding.resize(program.abi.num_tickets + 1);
     tickets.resize(program.abi.num_tickets + 1);
     for (int i = 0; i <= program.abi.num_tickets; ++i)
       arrived.push_back(session.makeEvent());
-    groupMoves.resize(context.groups.size());
+    groupMoves.resize(lines);
     underWay.resize(context.groups.size());
     besideProducts.resize(context.groups.size());
     context.require(enqueuePart(context, step, Mode::Listen));
@@ -90,6 +97,11 @@ void CudaDevice::prepare(pcrt_context &context) {
       context.require(enqueueRound(context, Mode::Listen));
     for (const AttentionCall &call : attentionCalls)
       attentions->prepare(call.index, call.args.data());
+    for (size_t link = context.groups.size(); link < lines; ++link)
+      if (groupMoves[link]) {
+        groupStreams[link] = session.makeStream();
+        ready[link] = session.makeEvent();
+      }
     if (attentions && !attentions->whyOwn().empty() && control.rank() == 0)
       fprintf(stderr, "pc: attention uses the program's own kernels: %s\n", attentions->whyOwn().c_str());
     scalars = static_cast<float *>(session.pinned(size_t(std::max<int64_t>(scalarsShown, 1)) * sizeof(float)));
@@ -98,7 +110,8 @@ void CudaDevice::prepare(pcrt_context &context) {
     pcrt_program ofThisRank = program.abi;
     ofThisRank.moves = context.moves.data();
     onAllRanks(control, [&] {
-      session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end(), true)) + lanesOf(program.abi));
+      session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end() - 2, true)) +
+                                 lanesOf(program.abi));
     });
     comm = openDeviceComm(session, control, ofThisRank, context.groups, besideProducts);
     // A posted receive waits on the device for its message. In a graph it may share a queue with other work, and so
@@ -113,7 +126,7 @@ void CudaDevice::prepare(pcrt_context &context) {
       std::vector<std::string> names = step.taskNames;
       names.insert(names.end(), evaluation.taskNames.begin(), evaluation.taskNames.end());
       comm->openTasks(std::move(names));
-      for (size_t group = 0; group < groupStreams.size(); ++group)
+      for (size_t group = 0; group < context.groups.size(); ++group)
         if (groupMoves[group] && comm->hasStreams()) {
           groupStreams[group] = session.makeMoveStream();
           ready[group] = session.makeEvent();
@@ -414,7 +427,8 @@ pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *
 pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const void *const *ins, void *const *outs,
                               int ticket) {
   const Driver &driver = session.driver;
-  bool local = true;
+  const bool carries = isCarry(first);
+  bool local = !carries;
   for (int i = first; i < first + count; ++i) {
     ++context.moveCounts[i];
     local &= isLocal(context, i);
@@ -427,6 +441,8 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
   const pcrt_move_desc &desc = context.moves[first];
   for (int i = first; i < first + count; ++i) {
     const pcrt_move_desc &other = context.moves[i];
+    if (carries)
+      continue;
     if (other.group != desc.group || isLocal(context, i))
       return context.fail(PCRT_INTERNAL, std::string("moves '") + desc.name + "' and '" + other.name +
                                              "' cannot be started together; this is a bug of the compiler");
@@ -434,24 +450,31 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
         !problem.empty())
       return context.fail(PCRT_INTERNAL, problem + "; this is a bug of the compiler");
   }
+  const int line = carries ? linkOf(desc) : desc.group;
   outstanding[ticket] = true;
-  tickets[ticket] = desc.group;
-  ++underWay[desc.group];
+  tickets[ticket] = line;
+  if (!carries) // which need no multiprocessors
+    ++underWay[line];
   if (mode == Mode::Listen) {
-    groupMoves[desc.group] = true;
+    groupMoves[line] = true;
     ++callsMade;
     return PCRT_OK;
   }
-  Stream stream = streamOf(desc.group);
+  Stream stream = streamOf(line);
   Result result = Success;
   if (stream != session.compute) {
-    result = driver.cuEventRecord(ready[desc.group], session.compute);
+    result = driver.cuEventRecord(ready[line], session.compute);
     if (result == Success)
-      result = driver.cuStreamWaitEvent(stream, ready[desc.group], 0);
+      result = driver.cuStreamWaitEvent(stream, ready[line], 0);
   }
   if (result != Success)
     return done(context, result, "move", desc.name);
   pcrt_status status = run(context, Profile::Call::Move, first, desc.name, stream, [&] {
+    for (int i = 0; carries && i < count; ++i)
+      if (Result copied = carry(context.moves[first + i], ins[i], outs[i], stream); copied != Success)
+        return done(context, copied, "carry", context.moves[first + i].name);
+    if (carries)
+      return PCRT_OK;
     pcrt_status status =
         comm->enqueue(context.moves.data() + first, count, context.groups[desc.group], ins, outs, stream);
     return status == PCRT_OK ? PCRT_OK
@@ -467,7 +490,8 @@ pcrt_status CudaDevice::wait(pcrt_context &context, int ticket) {
   if (!outstanding[ticket])
     return PCRT_OK;
   outstanding[ticket] = false;
-  --underWay[tickets[ticket]];
+  if (tickets[ticket] < program.abi.num_groups)
+    --underWay[tickets[ticket]];
   if (mode == Mode::Listen || streamOf(tickets[ticket]) == session.compute)
     return PCRT_OK;
   return done(context, session.driver.cuStreamWaitEvent(session.compute, arrived[ticket], 0), "wait", "for a move");

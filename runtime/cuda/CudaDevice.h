@@ -27,8 +27,8 @@ public:
   bool abandon() override { return true; }
 
   void prepare(pcrt_context &context) override;
-  void write(int64_t offset, const void *from, int64_t bytes) override { staging.write(arena + offset, from, bytes); }
-  void read(void *to, int64_t offset, int64_t bytes) override { staging.read(to, arena + offset, bytes); }
+  void write(int64_t offset, const void *from, int64_t bytes) override;
+  void read(void *to, int64_t offset, int64_t bytes) override;
   char *input(int64_t step, int index) override;
   pcrt_status begin(pcrt_context &context, int64_t step) override;
   pcrt_status finish(pcrt_context &context) override;
@@ -102,6 +102,12 @@ private:
   pcrt_status refused(pcrt_context &context, const std::string &text);
   pcrt_status localMove(pcrt_context &context, int index, const void *in, void *out);
   bool isLocal(const pcrt_context &context, int move) const;
+  bool isCarry(int move) const { return program.abi.moves[move].kind == PCRT_CARRY; }
+  /// The number of the link of a carry: those from and to the host follow the groups.
+  int linkOf(const pcrt_move_desc &move) const {
+    return program.abi.num_groups + (move.reduction & PCRT_CARRY_OUT ? 1 : 0);
+  }
+  Result carry(const pcrt_move_desc &move, const void *in, void *out, Stream stream);
   Stream streamOf(int group);
   template <typename F>
   pcrt_status run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream, F &&f);
@@ -118,7 +124,7 @@ private:
   std::unique_ptr<Attentions> attentions;
   std::unique_ptr<DeviceComm> comm;
   std::unique_ptr<StageFlows> flows; ///< The flows of a pipeline.
-  char *arena = nullptr;
+  char *arena = nullptr, *hostArena = nullptr;
 
   Mode mode = Mode::Listen;
   bool blocking = false, graphs = true; ///< PCRT_CUDA_BLOCKING, PCRT_CUDA_GRAPH.
@@ -127,7 +133,7 @@ private:
 
   std::vector<ProductCall> productCalls; ///< Found in mode Listen.
   std::vector<AttentionCall> attentionCalls;
-  std::vector<bool> groupMoves; ///< Whether the step moves data within a group.
+  std::vector<bool> groupMoves; ///< Whether the step moves data within a group, or over a link.
   int64_t scalarsShown = 0, callsMade = 0;
   int tasksBegun = 0; ///< In this run of `current`.
 
@@ -137,11 +143,11 @@ private:
 
   float *scalars = nullptr;
 
-  std::vector<Stream> groupStreams; ///< By group; null: not needed yet.
-  std::vector<Event> ready;         ///< By group: the work on the compute stream before a move was started.
+  std::vector<Stream> groupStreams; ///< By group or link; null: not needed yet.
+  std::vector<Event> ready;         ///< By group or link: the work on the compute stream before a move was started.
   std::vector<Event> arrived;       ///< By ticket, then one for blocking moves.
   std::vector<bool> outstanding;    ///< By ticket.
-  std::vector<int> tickets;         ///< The group of each.
+  std::vector<int> tickets;         ///< The group or link of each.
   std::vector<int> underWay;        ///< By group: its moves that were started and not waited for.
   std::vector<bool> besideProducts; ///< By group: whether products run meanwhile.
 

@@ -63,7 +63,10 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
     const bool carries = move.kind == PCRT_CARRY;
     if (counts[i] == 0 || (!carries && isLocalMove(move, group)))
       continue;
-    const std::string axis = !carries ? group.name : move.reduction ? "device>disk" : "disk>device";
+    const std::string space = move.reduction & PCRT_CARRY_HOST ? "host" : "disk";
+    const std::string axis = !carries                          ? group.name
+                             : move.reduction & PCRT_CARRY_OUT ? "device>" + space
+                                                               : space + ">device";
     const bool asCodes = move.codes && !routedOf(move);
     const char *name = routedOf(move) ? "all_to_all_rows" : moveKindName(asCodes ? PCRT_ALL_GATHER : move.kind);
     std::string phase = move.phase ? move.phase : "";
@@ -201,7 +204,7 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
   int64_t messages = 0;
   for (int i = 0; i < program.abi.num_flows; ++i)
     messages += program.abi.flows[i].sends ? 0 : program.abi.flows[i].slots * program.abi.flows[i].bytes;
-  Json mine = {{"arena_bytes", {{"device", program.abi.arena_bytes}, {"host", messages}}},
+  Json mine = {{"arena_bytes", {{"device", program.abi.arena_bytes}, {"host", messages + program.abi.host_bytes}}},
                {"traffic", trafficOf(context)}};
   if (program.abi.disk_bytes)
     mine["arena_bytes"]["disk"] = program.abi.disk_bytes;

@@ -25,8 +25,7 @@ void pcrt::checkRequest(const Program &program, const Options &options, int rank
   if (program.masked && options.targets.empty())
     fail(PCRT_USAGE, "this model does not predict the next token, so it needs --targets FILE; see --help");
   if (keepsOnDisk(program) && options.scratch.empty())
-    fail(PCRT_USAGE,
-         "this program keeps optimizer states on disk, so it needs --scratch DIR, a directory on a local disk");
+    fail(PCRT_USAGE, "this program keeps values on disk, so it needs --scratch DIR, a directory on a local disk");
   if (!keepsOnDisk(program) && !options.scratch.empty())
     fail(PCRT_USAGE, "--scratch needs a program compiled with --offload");
   if (options.meet.empty() && !options.name.empty())

@@ -28,12 +28,58 @@
 // PLANNED: pc.carry {{.*}} : (tensor<8x8xf32>) -> tensor<8x8xf32, #pc.space<disk>>
 // PLANNED: pc.wait {{.*}} : tensor<8x8xf32, #pc.home<disk, {{[0-9]+}}>>
 
-// RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-offload=to=host 2>&1 | FileCheck %s --check-prefix=HOST
-// HOST: pc-offload: cannot keep states on host; only states on disk are supported
+// Each pass carries a parameter in before it gathers it, and so does the optimizer; its new value goes back. Memory of the host is another space.
+// RUN: pc-opt %s --pc-differentiate=optimizer=sgd -o %t.sgd
+// RUN: pc-opt %t.sgd --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-offload="what=parameters to=host" --pc-verify-placed -o %t.parameters
+// RUN: FileCheck %s --check-prefix=PARAMETERS < %t.parameters
+// RUN: %same-step %t.sgd %t.parameters
+// PARAMETERS: %[[W:.*]] = pc.parameter "w" {{.*}} : tensor<16x8xf32, #pc.place<[dp, _] in host>>
+// PARAMETERS: pc.accumulate
+// PARAMETERS: %[[FORWARD:.*]] = pc.carry %[[W]]
+// PARAMETERS-NEXT: %[[COPY:.*]] = pc.copy %[[FORWARD]]
+// PARAMETERS-NEXT: pc.all_gather %[[COPY]]
+// PARAMETERS: pc.seed
+// PARAMETERS: %[[BACKWARD:.*]] = pc.carry %[[W]]
+// PARAMETERS-NEXT: %[[COPY:.*]] = pc.copy %[[BACKWARD]]
+// PARAMETERS-NEXT: pc.all_gather %[[COPY]]
+// PARAMETERS: %[[OPTIMIZER:.*]] = pc.carry %[[W]]
+// PARAMETERS: %[[NEW:.*]] = pc.sgd %[[OPTIMIZER]]
+// PARAMETERS: %[[BACK:.*]] = pc.carry %[[NEW]]
+// PARAMETERS-NEXT: pc.update "w" %[[BACK]]
+// RUN: pc-opt %t.parameters --pc-localize --pc-verify-local --pc-fuse --pc-schedule --pc-verify-scheduled --pc-plan-memory --pc-verify-memory --pc-verify-scheduled -o %t.planned
+// RUN: FileCheck %s --check-prefix=HOME < %t.planned
+// RUN: pc-equal %t.sgd %t.planned
+// HOME: pc.arena {{[0-9]+}} host 512
+// HOME: pc.parameter "w" {{.*}} : tensor<8x8xf32, #pc.home<host, 0>>
+
+// Masters are carried in twice: to round them before both passes, and for the update.
+// RUN: pc-opt %s --pc-differentiate=optimizer=sgd --pc-mixed-precision=tables=bf16 -o %t.bf16
+// RUN: pc-opt %t.bf16 --pc-set-mesh --pc-offload=what=masters --pc-verify-placed -o %t.masters
+// RUN: FileCheck %s --check-prefix=MASTERS < %t.masters
+// RUN: %same-step %t.bf16 %t.masters
+// MASTERS: %[[W:.*]] = pc.parameter "w" {{.*}} in disk>>
+// MASTERS: %[[HERE:.*]] = pc.carry %[[W]]
+// MASTERS-NEXT: pc.cast %[[HERE]]
+// MASTERS: pc.accumulate
+// MASTERS-NOT: pc.carry
+// MASTERS: pc.yield
+// MASTERS: pc.carry %[[W]]
+// MASTERS: pc.sgd
+
+// RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-offload=to=tape 2>&1 | FileCheck %s --check-prefix=SPACE
+// SPACE: pc-offload: cannot keep states on 'tape'; expected host or disk
+// RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-offload=what=inputs 2>&1 | FileCheck %s --check-prefix=KIND
+// KIND: pc-offload: cannot keep 'inputs' elsewhere; expected states, masters, parameters or activations
 // RUN: not pc-opt %t.placed --pc-offload 2>&1 | FileCheck %s --check-prefix=TWICE
-// TWICE: pc-offload: the states must be placed, and on the device; run the pass once, after the other tactics
+// TWICE: pc-offload: {{.*}} is not on the device already; name each kind of value once
+// RUN: not pc-opt %s --pc-differentiate --pc-offload 2>&1 | FileCheck %s --check-prefix=UNPLACED
+// UNPLACED: pc-offload: the program must be placed; run the pass after pc-set-mesh and the other tactics
 // RUN: not pc-opt %s --pc-differentiate=optimizer=sgd --pc-set-mesh --pc-offload 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: pc-offload: this program has no optimizer states, so none can be kept on disk
+// RUN: not pc-opt %s --pc-differentiate=optimizer=sgd --pc-set-mesh --pc-offload=what=masters 2>&1 | FileCheck %s --check-prefix=PLAIN
+// PLAIN: pc-offload: this program has no f32 masters of rounded parameters, so none can be kept on disk
+// RUN: not pc-opt %s --pc-differentiate=optimizer=sgd --pc-set-mesh --pc-offload=what=activations 2>&1 | FileCheck %s --check-prefix=SMALL
+// SMALL: pc-offload: no layer keeps a value of a block or more for the backward pass, apart from the last layer, so no activation can be kept on disk
 
 pc.program "table" batch 4 sequence 8 vocabulary 16 config "{}"
 func.func @model() {

@@ -78,6 +78,9 @@ PlaceAttr placement(mlir::Type type);
 inline PlaceAttr placement(mlir::Value value) { return placement(value.getType()); }
 /// `type` with `encoding`, which is a placement, a home, or null.
 mlir::RankedTensorType withEncoding(mlir::Type type, mlir::Attribute encoding);
+/// The first offset (of `#pc.home`) in the arena of `space`, and the space of an offset.
+int64_t firstOffset(Space space);
+Space spaceAt(int64_t offset);
 /// The space of a value of `type`.
 Space spaceOf(mlir::Type type);
 inline Space spaceOf(mlir::Value value) { return spaceOf(value.getType()); }

@@ -88,7 +88,7 @@ def PC_TaskKind : I32EnumAttr<"TaskKind", "a task of a pipeline schedule, or the
 }
 
 def PC_Space : I32EnumAttr<"Space", "the memory that holds a value", [
-    I32EnumAttrCase<"Device", 0, "device">, I32EnumAttrCase<"Disk", 1, "disk">]> {
+    I32EnumAttrCase<"Device", 0, "device">, I32EnumAttrCase<"Host", 1, "host">, I32EnumAttrCase<"Disk", 2, "disk">]> {
   let cppNamespace = "::pc";
 }
 
@@ -127,7 +127,8 @@ def PC_PlaceAttr : PC_Attr<"Place", "place",
     * `sum` or `max` gives the axes on which the value is partial. Each rank on such an axis holds one addend of the
       sum, or one operand of the maximum.
     * `root` gives the axes on which only coordinate 0 holds the value. The buffers of the other ranks are undefined.
-    * `in disk` says that ranks keep the value on disk, and not in the memory of the device (`pc.carry`).
+    * `in disk` says that ranks keep the value on disk, and `in host` that a GPU's rank keeps it in memory of the host,
+      and not in the memory of the device (`pc.carry`).
 
     The value is replicated over all axes that are not named.
 
@@ -259,8 +260,8 @@ def PC_InSpaceAttr : PC_Attr<"InSpace", "space"> {
 def PC_HomeAttr : PC_Attr<"Home", "home"> {
   let summary = "The byte offset of a buffer in an arena: `#pc.home<4096>`, `#pc.home<disk, 4096>`, or `#pc.home<4096, <32 of 3>>` if it is stored by rows";
   let description = [{
-    `offset` is one number for all spaces: offsets in the arena on disk are counted from PCRT_DISK (pcrt/moves.h). So
-    two buffers overlap only if their numbers do.
+    `offset` is one number for all spaces: offsets in the arenas of the host and on disk are counted from PCRT_HOST and
+    PCRT_DISK (pcrt/moves.h). So two buffers overlap only if their numbers do.
   }];
   let parameters = (ins "int64_t":$offset, OptionalParameter<"::pc::RowsAttr">:$rows);
   let builders = [AttrBuilder<(ins "int64_t":$offset), [{ return $_get($_ctxt, offset, ::pc::RowsAttr()); }]>];

@@ -86,7 +86,7 @@ def PC_PlanOp : PC_Op<"plan"> {
 }
 
 def PC_ArenaOp : PC_Op<"arena"> {
-  let summary = "The sizes in bytes of the arenas of one rank: that of the device, and one on disk";
+  let summary = "The sizes in bytes of the arenas of one rank: that of the device, one in memory of the host, one on disk";
   let description = [{
     Only planned programs have arenas, and at most one op per module. Every value outside kernels lives in the arena of
     its space, at the offset in its type (`#pc.home`).
@@ -95,10 +95,12 @@ def PC_ArenaOp : PC_Op<"arena"> {
 
     Example: `pc.arena 123456 disk 640`
   }];
-  let arguments = (ins I64Attr:$bytes, DefaultValuedAttr<I64Attr, "0">:$disk);
-  let assemblyFormat = "$bytes (`disk` $disk^)? attr-dict";
+  let arguments = (ins I64Attr:$bytes, DefaultValuedAttr<I64Attr, "0">:$host, DefaultValuedAttr<I64Attr, "0">:$disk);
+  let assemblyFormat = "$bytes (`host` $host^)? (`disk` $disk^)? attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
+    /// The bytes of the arena in `space`.
+    int64_t sizeOf(::pc::Space space);
     /// Whether the bytes [begin, end), numbered as in homes, are inside an arena.
     bool contains(int64_t begin, int64_t end);
   }];

@@ -92,6 +92,10 @@ struct ZeroTactic : TacticView {
 struct OffloadTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-offload";
   using TacticView::TacticView;
+  /// states, masters, parameters or activations; `auto` until the plan is completed.
+  llvm::StringRef what() const { return tactic->option("what"); }
+  llvm::StringRef space() const { return tactic->option("to"); }
+  bool isAuto() const { return what() == "auto"; }
 };
 
 struct PipelineTactic : TacticView {

@@ -307,11 +307,16 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
 }
 
 def Offload : Pass<"pc-offload", "mlir::ModuleOp"> {
-  let summary = "Keep optimizer states on disk, and carry them in for each update";
+  let summary = "Keep values on disk or in memory of the host, and carry them in for their readers";
   let description = [{
-    Placed program -> placed program, after all other tactics of that phase. States become values in the space `to`. A carry before the first
-    reader brings each one to the device, and another one takes its new value back. All ops still compute on the device, so a
-    program with offload gives the same bits as one without. `pc-schedule` starts the carries early and waits for them late.
+    Placed program -> placed program, after all other tactics of that phase. The values become values in the space `to`. Carries bring
+    them to the device for their readers, and take new values back. All ops still compute on the device, so a program with offload gives
+    the same bits as one without. `pc-schedule` starts the carries early and waits for them late.
+
+    * `states`: those of the optimizer, which reads them once per step.
+    * `masters`: f32 parameters that only the optimizer reads, because the passes read rounded copies. The copies stay on the device.
+    * `parameters`: all parameters. Each pass of a microbatch carries them in again, as ZeRO-3 gathers them, and rounds them again.
+    * `activations`: what layers, except the last one, keep for the backward pass.
 
     ```mlir
     // pc-opt --pc-differentiate --pc-set-mesh --pc-offload
@@ -333,11 +338,12 @@ def Offload : Pass<"pc-offload", "mlir::ModuleOp"> {
     pc.update "exp_avg" of "w" %back : tensor<7xf32, #pc.place<[_] in disk>>
     ```
 
-    The pass fails if the program has no such values, or is local or scheduled already.
+    The pass fails if the program has no such values, does not train, or is not placed. It may run several times, each time for another
+    kind of values.
   }];
   let options = [
-    Option<"what", "what", "std::string", "\"states\"", "What leaves the device: states">,
-    Option<"to", "to", "std::string", "\"disk\"", "The space that holds it: disk">,
+    Option<"what", "what", "std::string", "\"states\"", "What leaves the device: states, masters, parameters or activations">,
+    Option<"to", "to", "std::string", "\"disk\"", "The space that holds it: disk, or host">,
   ];
 }
 

@@ -147,9 +147,11 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
     return ofRows.emitOpError() << "is supported on CPUs only";
   if (mask.stride)
     return ofRows.emitOpError() << "needs a mask at a fixed offset";
-  auto carry = dyn_cast<CarryOp>(*op);
-  bool isBack = shape.back || (carry && spaceOf(carry.getResult()) == Space::Disk);
-  int32_t reduction = isBack ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
+  int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
+  if (auto carry = dyn_cast<CarryOp>(*op)) {
+    StringRef link = carry.getLink();
+    reduction = (link.starts_with("device") ? PCRT_CARRY_OUT : 0) | (link.contains("host") ? PCRT_CARRY_HOST : 0);
+  }
   std::string name = moveName(kind).str() + " " + sourceName(op);
   const bool isPair = dtypeOf(op->getOperand(0)) == PCRT_I4; // two codes in a byte
   SmallVector<StringAttr> with = op.getMoveWith();
@@ -410,7 +412,8 @@ void Generator::emitTables(llvm::json::Value report) {
       .gemms = table<pcrt_gemm_desc>("pc_gemms", gemmTable),
       .moves = table<pcrt_move_desc>("pc_moves", moveTable),
       .arena_bytes = arena,
-      .disk_bytes = disk,
+      .host_bytes = inHost,
+      .disk_bytes = onDisk,
       .json = tables.text(description),
       .json_bytes = static_cast<int64_t>(description.size()),
       .step = tables.symbol<decltype(pcrt_program::step)>("pc_step" + suffix),
@@ -453,7 +456,9 @@ LogicalResult Generator::run() {
   if (homes.wasInterrupted())
     return failure();
   step.walk([&](Operation *op) { leaves.add(op); });
-  planned.walk([&](ArenaOp op) { arena = op.getBytes(), disk = op.getDisk(); });
+  planned.walk([&](ArenaOp op) {
+    arena = op.sizeOf(Space::Device), inHost = op.sizeOf(Space::Host), onDisk = op.sizeOf(Space::Disk);
+  });
   // The workspace of the libraries is at the end of the arena.
   workspace = cuda ? libraryWorkspaceBytes(planned, all.libraries) : 0;
   if (all.evaluation)

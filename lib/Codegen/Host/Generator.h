@@ -122,7 +122,7 @@ private:
   mlir::ModuleOp planned;
   bool cuda;
   int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' workspace at its end
-  int64_t disk = 0;                 ///< bytes of the arena on disk
+  int64_t inHost = 0, onDisk = 0;   ///< bytes of the arenas in other spaces
   Executable &all;
   KernelSet &kernels;
   std::string suffix; ///< the end of the names of this program's symbols

@@ -86,9 +86,9 @@ bool TableCheck::readTables() {
                 llvm::equal(axes, mesh.getNames(), [](const char *a, StringAttr b) { return a && b == a; });
   if (!isMesh)
     return fail("the mesh of @pc_program" + suffix + " is not the mesh of the planned program");
-  int64_t arena = 0, disk = 0;
+  int64_t arena = 0, inHost = 0, onDisk = 0;
   for (auto op : planned.getOps<ArenaOp>())
-    arena = static_cast<int64_t>(op.getBytes()), disk = static_cast<int64_t>(op.getDisk());
+    arena = op.sizeOf(Space::Device), inHost = op.sizeOf(Space::Host), onDisk = op.sizeOf(Space::Disk);
   StringAttr stages = stageAxisOf(planned);
   int64_t count = stages ? mesh.size(stages) : 0;
   std::string after =
@@ -98,7 +98,8 @@ bool TableCheck::readTables() {
     int64_t found, wanted;
   } facts[] = {{"the ABI", program.abi_version, PCRT_ABI_VERSION},
                {"the size of the arena", program.arena_bytes, arena},
-               {"the size of the arena on disk", program.disk_bytes, disk},
+               {"the size of the arena of the host", program.host_bytes, inHost},
+               {"the size of the arena on disk", program.disk_bytes, onDisk},
                {"the number of stages", program.num_stages, count},
                {"the stage", program.stage, stages ? stageOf(planned) : 0},
                {"the axis of stages", program.stage_axis, stages ? mesh.index(stages) : 0},
@@ -150,8 +151,10 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
     int64_t part = dim < 0 || d < low ? 0 : d == low ? 1 : d < high ? 2 : d == high ? 3 : 4;
     sizes[part] *= std::max(from.getDimSize(d), to.getDimSize(d)) / (inBytes && d == dimOfCodes(operand) ? 2 : 1);
   }
+  auto touches = [&](Space space) { return spaceOf(from) == space || spaceOf(to) == space; };
   int64_t reduction = other >= 0            ? dim > other
-                      : isa<CarryOp>(*move) ? spaceOf(move->getResult(0)) == Space::Disk
+                      : isa<CarryOp>(*move) ? (spaceOf(from) == Space::Device ? PCRT_CARRY_OUT : 0) +
+                                                  (touches(Space::Host) ? PCRT_CARRY_HOST : 0)
                                             : move.getReduction() == PartialKind::Max;
   SmallVector<StringAttr> with = move.getMoveWith();
   auto ofRows = dyn_cast<AllToAllRowsOp>(*move);

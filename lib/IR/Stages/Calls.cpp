@@ -51,9 +51,9 @@ const TaskFunction &TaskFunctions::of(CallOp call) {
   known = std::make_unique<TaskFunction>();
   known->function = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
   known->body = &known->function.getBody().front();
-  // Arguments and results have addresses above the frame, so the lowest of them is the end of the frame.
+  // Arguments and results have addresses above the frame, so the lowest of them on the device is the end of the frame.
   bool isEmpty = known->body->getNumArguments() == 0 && known->results().empty();
-  known->frameBytes = isEmpty ? 0 : INT64_MAX;
+  known->frameBytes = isEmpty ? 0 : PCRT_HOST;
   for (Value argument : known->body->getArguments())
     known->frameBytes = std::min(known->frameBytes, homeOrNone(argument));
   for (Value result : known->results()) {

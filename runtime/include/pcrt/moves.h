@@ -54,9 +54,16 @@ enum {
   ROW(Carry, CARRY, "carry", WHOLE, WHOLE, LINK, 0)                                         /* to another space */
 /* clang-format on */
 
-/** Offsets from here on are in the arena on disk, and are passed to the runtime as addresses that far after the
- * device's arena. */
+/** Offsets from here on are in the arena in memory of the host, and on disk. They are passed to the runtime as
+ * addresses that far after the device's arena. */
+#define PCRT_HOST ((int64_t)1 << 55)
 #define PCRT_DISK ((int64_t)1 << 56)
+
+/** Flags of carries, in `reduction` of pcrt_move_desc. */
+enum {
+  PCRT_CARRY_OUT = 1,  /* from the device */
+  PCRT_CARRY_HOST = 2, /* the other space is memory of the host, not the disk */
+};
 
 /** Buffers on disk begin at multiples of this, and take whole multiples of it. */
 #define PCRT_DISK_BLOCK 4096

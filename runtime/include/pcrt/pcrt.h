@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 13
+#define PCRT_ABI_VERSION 14
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -167,7 +167,8 @@ typedef struct pcrt_gemm_desc {
  *  `inner` elements each, by expert and then by token. There is memory for min(k, experts of the rank) rows of each
  *  token of the rank; memory after the last row is undefined. The mask is that of all tokens and experts of the
  *  group, f32 [outer, extent, middle, extent2], the same on all members.
- *  carry: in [outer] -> out [outer], from the disk (PCRT_DISK) or with `reduction` = 1 to it, on each rank alone.
+ *  carry: in [outer] -> out [outer], from or to the disk (PCRT_DISK) or the host (PCRT_HOST), as the flags in
+ *  `reduction` say, on each rank alone.
  *  `in` may equal `out` for all_reduce and mask. Reductions add in coordinate order on every rank: all members get
  *  the same bits. */
 typedef struct pcrt_move_desc {
@@ -228,6 +229,7 @@ typedef struct pcrt_program {
   const pcrt_gemm_desc *gemms;
   const pcrt_move_desc *moves;
   int64_t arena_bytes; /* device arena of one rank; offsets inside are multiples of 64 (CUDA: 256) */
+  int64_t host_bytes;  /* arena in page-locked memory of the host, of one rank; 0: none; CUDA only */
   int64_t disk_bytes;  /* arena on disk of one rank; 0: none */
   const char *json;    /* description of buffers; see runtime/README.md */
   int64_t json_bytes;
