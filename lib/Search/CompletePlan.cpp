@@ -4,6 +4,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Search/CompletePlan.h"
 #include "Order/PlanSearch.h"
+#include "Price/ChooseOffload.h"
 #include "Price/ChooseRecompute.h"
 
 #include "mlir/Parser/Parser.h"
@@ -155,7 +156,7 @@ static std::string howItWasFound(const CompileOptions &options, const MachineMod
 }
 
 /// Searches the plan first. Then, for a program of phase `model`, chooses the recomputation if the plan leaves it open.
-pcrt_status pc::completePlan(ModuleOp model, Phase from, CompileOptions &options) {
+static pcrt_status completeWithOffload(ModuleOp model, Phase from, CompileOptions &options) {
   if (options.search.isOn) {
     std::string error;
     std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
@@ -168,4 +169,8 @@ pcrt_status pc::completePlan(ModuleOp model, Phase from, CompileOptions &options
     options.howFound = howItWasFound(options, *machine);
   }
   return from == Phase::Model ? chooseRecompute(model, options) : PCRT_OK;
+}
+
+pcrt_status pc::completePlan(ModuleOp model, Phase from, CompileOptions &options) {
+  return chooseOffload(model, from, options, completeWithOffload);
 }

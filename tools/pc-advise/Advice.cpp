@@ -38,6 +38,12 @@ public:
       Size size;
       if (pcrt_status status = search(ranks, "", size, error))
         return status;
+      if (!size.fits && limit && !options.search.pins.given("offload")) {
+        std::string why = size.why; // which is clearer than the one with offload
+        if (pcrt_status status = search(ranks, " offload=auto", size, error))
+          return status;
+        size.why = why;
+      }
       advice.sizes.push_back(std::move(size));
     }
     addMemoryRule();
@@ -105,6 +111,7 @@ private:
     size.seconds = *best.getNumber("step_seconds");
     size.bytes = *best.getInteger("arena_bytes");
     size.gap = *options.searched->getNumber("gap");
+    size.offloads = options.plan.find<OffloadTactic>().has_value();
     if (auto tensor = options.plan.find<TensorParallelTactic>())
       for (StringRef axis : (*tensor)->axes())
         size.tensorRanks *= options.plan.sizeOf(axis);
@@ -125,9 +132,12 @@ private:
       rule.derived += formatted(", so at least %.0f ranks of %.3g GB", least, static_cast<double>(limit) / 1e9);
       rule.holds = true;
       for (const Size &size : advice.sizes) {
-        rule.checked += formatted("%s%lld ranks: %s", rule.checked.empty() ? "" : ", ",
-                                  static_cast<long long>(size.ranks), size.fits ? "fits" : "does not fit");
-        rule.holds = *rule.holds && !(size.fits && static_cast<double>(size.ranks) < least);
+        rule.checked +=
+            formatted("%s%lld ranks: %s", rule.checked.empty() ? "" : ", ", static_cast<long long>(size.ranks),
+                      size.offloads ? "fits with --offload"
+                      : size.fits   ? "fits"
+                                    : "does not fit");
+        rule.holds = *rule.holds && !(size.fits && !size.offloads && static_cast<double>(size.ranks) < least);
       }
     }
     advice.rules.push_back(std::move(rule));

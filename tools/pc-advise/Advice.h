@@ -22,6 +22,7 @@ struct AdviceOptions {
 struct Size {
   int64_t ranks = 0;
   bool fits = false;
+  bool offloads = false; ///< the plan keeps values outside of the device
   std::string plan, why; ///< `why`: the reason if there is no plan
   double seconds = 0;    ///< the seconds of a step
   int64_t bytes = 0;

@@ -453,6 +453,10 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, const CorePrice &core) co
 
 /// Bytes of parameters on a rank that splits no products, if all parameters have `bytes` in total.
 static double keptBytes(const PlanNumbers &plan, double bytes) {
+  if (plan.parametersAway)
+    return 0;
+  if (plan.mastersAway)
+    return bytes / 2 / (plan.zero >= 3 ? plan.sharders : 1);
   // With ZeRO-1 and 2 only the parameters that products read are whole.
   if (plan.zero >= 3)
     return bytes / plan.sharders;
@@ -460,7 +464,9 @@ static double keptBytes(const PlanNumbers &plan, double bytes) {
 }
 
 double PlanBounds::storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const {
-  double states = parameterBytes * work.stateBytes / work.parameterBytes / (plan.zero >= 1 ? plan.sharders : 1);
+  double states = plan.statesAway
+                      ? 0
+                      : parameterBytes * work.stateBytes / work.parameterBytes / (plan.zero >= 1 ? plan.sharders : 1);
   // Gradients are added over microbatches.
   bool areSummed = withGradients && plan.microbatches > 1;
   double gradients = areSummed ? parameterBytes / (plan.zero >= 2 ? plan.sharders : 1) : 0;
@@ -478,5 +484,7 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) c
         std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));
   double margin = plan.hasStages && plan.zero >= 2 ? margins::bytesWithData : margins::bytes;
   double frozen = keptBytes(plan, work.frozenBytes / stages) / plan.split;
+  if (plan.activationsAway)
+    activationBytes = 0;
   return margin * (storedBytes(plan, work.parameterBytes / stages, true) + frozen + activationBytes * held / stages);
 }

@@ -50,7 +50,8 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) 
   for (const Tactic &tactic : plan.tactics) {
     auto axes = tactic.axes();
     llvm::append_range(axes, tactic.list("axes"));
-    if (llvm::none_of(axes, [&](StringRef axis) { return outer.count(axis.str()); }))
+    if (!tactic.as<OffloadTactic>() && // only takes more time
+        llvm::none_of(axes, [&](StringRef axis) { return outer.count(axis.str()); }))
       core.plan.tactics.push_back(tactic);
   }
   core.plan.microbatches = any ? 1 : std::min<int64_t>(plan.microbatches, 2);

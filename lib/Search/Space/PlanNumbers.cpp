@@ -8,12 +8,13 @@
 using namespace mlir;
 using namespace pc;
 
-/// The text of the tactics that work over no axis, except the pass `without`.
+/// The text of the tactics that work over no axis, except the pass `without`, and offload, which bounds leave out.
 static std::string aloneOf(const Plan &plan, StringRef without = "") {
   std::string text;
   for (const Tactic &tactic : plan.tactics)
-    if (const TacticInfo *row = tactic.info();
-        row && row->fromFlags && tactic.axes().empty() && tactic.list("axes").empty() && tactic.pass() != without)
+    if (const TacticInfo *row = tactic.info(); row && row->fromFlags && !tactic.as<OffloadTactic>() &&
+                                               tactic.axes().empty() && tactic.list("axes").empty() &&
+                                               tactic.pass() != without)
       text += tactic.text() + " ";
   return text;
 }
@@ -34,6 +35,12 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
     if (auto precision = tactic.as<MixedPrecisionTactic>()) {
       halfGradients |= precision->halvesGradients();
       halfParameters |= precision->halvesParameters();
+    }
+    if (auto offload = tactic.as<OffloadTactic>()) {
+      statesAway |= offload->what() == "states";
+      mastersAway |= offload->what() == "masters";
+      parametersAway |= offload->what() == "parameters";
+      activationsAway |= offload->what() == "activations";
     }
     if (auto zeroTactic = tactic.as<ZeroTactic>())
       zero = zeroTactic->stage();

@@ -21,6 +21,7 @@ public:
   // Equal for all plans of the family.
   int zero = 0;                                       ///< the stage of ZeRO; 0: none
   bool halfGradients = false, halfParameters = false; ///< gradients and parameters are sent in bf16
+  bool statesAway = false, mastersAway = false, parametersAway = false, activationsAway = false; ///< --offload
   bool hasStages = false;
   const pipeline::NamedSchedule *schedule = nullptr;
   std::string layers; ///< layers of stages, as given by the flag

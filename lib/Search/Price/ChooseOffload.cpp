@@ -1,0 +1,156 @@
+//===- ChooseOffload.cpp - The cheapest values to keep outside of the device ----------------===//
+// Completes and prices the plan with each choice. A choice decides recomputation as well: what it takes away from the
+// device need not be computed again.
+//===-----------------------------------------------------------------------------===//
+#include "ChooseOffload.h"
+#include "PriceProgram.h"
+
+#include "mlir/IR/Diagnostics.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// What may leave the device, from little traffic to much.
+static constexpr StringLiteral choices[] = {"",
+                                            "states",
+                                            "states,masters",
+                                            "activations",
+                                            "states,activations",
+                                            "states,parameters",
+                                            "states,parameters,activations"};
+
+/// The flag's value for `choice`, with the space that the target has.
+static std::string flagOf(StringRef choice, const CompileOptions &options) {
+  std::string text;
+  SmallVector<StringRef> kinds;
+  choice.split(kinds, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef kind : kinds)
+    text += (text.empty() ? "" : ",") + kind.str() + (options.cuda() ? ":host" : ":disk");
+  return text;
+}
+
+/// The options with `choice` in the plan, and in the flags that a search must keep.
+static CompileOptions optionsWith(StringRef choice, const CompileOptions &options) {
+  CompileOptions one = options;
+  std::string flag = flagOf(choice, options);
+  one.search.pins.erase("offload");
+  if (!flag.empty())
+    one.search.pins.set("offload", flag);
+  one.plan.tactics.clear();
+  SmallVector<StringRef> kinds;
+  choice.split(kinds, ',', -1, /*KeepEmpty=*/false);
+  for (const Tactic &tactic : options.plan.tactics) {
+    auto offload = tactic.as<OffloadTactic>();
+    if (!offload || !offload->isAuto()) {
+      one.plan.tactics.push_back(tactic);
+      continue;
+    }
+    for (StringRef kind : kinds)
+      one.plan.tactics.push_back(
+          Tactic(OffloadTactic::pass).with("what", kind).with("to", options.cuda() ? "host" : "disk"));
+  }
+  return one;
+}
+
+namespace {
+
+/// Tries choices. State: the cheapest one that fits, and why the first one does not.
+class OffloadChooser {
+public:
+  OffloadChooser(ModuleOp model, Phase from, const CompileOptions &options, const MachineModel &machine,
+                 CompletePlanWith complete)
+      : model(model), from(from), options(options), machine(machine), complete(complete) {}
+
+  /// Tries one choice, without messages.
+  void attempt(StringRef choice) {
+    CompileOptions one = optionsWith(choice, options);
+    one.search.isQuiet = true;
+    std::string why;
+    std::optional<double> seconds;
+    {
+      ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+        if (diagnostic.getSeverity() == DiagnosticSeverity::Error && why.empty())
+          why = diagnostic.str();
+        return success();
+      });
+      if (complete(model, from, one) == PCRT_OK)
+        seconds = secondsOf(one, why);
+    }
+    if (refusal.empty())
+      refusal = why;
+    last = seconds ? std::optional(one) : std::nullopt;
+    if (seconds && (!best || *seconds < bestSeconds)) {
+      best = std::move(one);
+      bestSeconds = *seconds;
+      chosen = choice.str();
+    }
+  }
+
+  /// Whether no later choice is cheaper: the last one fits and recomputes nothing, so more carries save nothing. Plans
+  /// that a search would find for later choices are not compared.
+  bool isDone() const { return last && (last->search.isOn || chosen.empty()) && !last->plan.find<RecomputeTactic>(); }
+
+  std::optional<CompileOptions> best, last;
+  std::string chosen, refusal;
+
+private:
+  /// The seconds of a completed plan; none if it does not fit. A search has priced its plan already.
+  std::optional<double> secondsOf(const CompileOptions &one, std::string &why) {
+    if (one.searched)
+      return one.searched->getArray("candidates")->front().getAsObject()->getNumber("step_seconds");
+    OwningOpRef<ModuleOp> copy = model.clone();
+    std::optional<ProgramPrice> price =
+        priceProgram(*copy, one, machine, why, [] { return true; }, {.parts = false, .memory = false}, from);
+    if (!price)
+      return std::nullopt;
+    int64_t limit = options.memoryLimitOn(machine);
+    if (limit && price->trial.bytes > limit) {
+      why = "the plan needs " + std::to_string(price->trial.bytes) + " bytes per rank, but " + std::to_string(limit) +
+            " are allowed";
+      return std::nullopt;
+    }
+    return price->trial.seconds;
+  }
+
+  ModuleOp model;
+  Phase from;
+  const CompileOptions &options;
+  const MachineModel &machine;
+  CompletePlanWith complete;
+  double bestSeconds = 0;
+};
+
+} // namespace
+
+pcrt_status pc::chooseOffload(ModuleOp model, Phase from, CompileOptions &options, CompletePlanWith complete) {
+  auto isAuto = [](const Tactic &tactic) {
+    auto offload = tactic.as<OffloadTactic>();
+    return offload && offload->isAuto();
+  };
+  if (options.search.pins.text("offload") != "auto" && llvm::none_of(options.plan.tactics, isAuto))
+    return complete(model, from, options);
+  std::string error;
+  std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
+  if (!machine || options.memoryLimitOn(*machine) <= 0) {
+    model.emitError() << (machine ? "--offload=auto needs a memory limit; add --memory-limit=BYTES" : error);
+    return PCRT_USAGE;
+  }
+  OffloadChooser chooser(model, from, options, *machine, complete);
+  for (StringRef choice : choices) {
+    chooser.attempt(choice);
+    if (chooser.isDone())
+      break;
+  }
+  if (!chooser.best) {
+    model.emitError() << "nothing that --offload=auto keeps outside of the device makes a plan fit; without offload: "
+                      << chooser.refusal;
+    return PCRT_RESOURCE;
+  }
+  if (!options.search.isQuiet)
+    model.emitRemark() << "--offload=auto: "
+                       << (chooser.chosen.empty() ? "everything fits on the device"
+                                                  : "the plan has --offload=" + flagOf(chooser.chosen, options));
+  chooser.best->search.isQuiet = options.search.isQuiet;
+  options = std::move(*chooser.best);
+  return PCRT_OK;
+}
