@@ -3,12 +3,15 @@
 //===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "comm/Collective.h"
+#include "comm/Environment.h"
 #include "cpu/Bf16.h"
+#include "cpu/DiskArena.h"
 #include "cpu/Gemm.h"
 #include "device/Profile.h"
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 using namespace pcrt;
 using namespace pc_calibrate;
@@ -18,7 +21,7 @@ namespace {
 /// The target of a CPU rank. Its products are those of the runtime, on the threads of the rank.
 class CpuTarget final : public Target {
 public:
-  explicit CpuTarget(Comm &comm) : comm(comm), pool(threadsOfThisRank()) {}
+  CpuTarget(Comm &comm, const std::string &scratch) : comm(comm), pool(threadsOfThisRank()), scratch(scratch) {}
 
   /// The products are results of layers, gradients of their inputs, and gradients of their weights. Sizes are 1024
   /// tokens with layers of 768 x 768 and 768 x 3072, 512 tokens with 4096 x 2048, and 256 tokens with 16000 classes,
@@ -37,6 +40,8 @@ public:
     sizes.copy = 128 * MiB;
     sizes.sum = 6 * MiB;
     sizes.largeMove = (isShort ? 3 : 24) * MiB;
+    sizes.carry = scratch.empty() ? 0 : isShort ? MiB : 64 * MiB;
+    sizes.away = "disk";
     return sizes;
   }
   int threads() const override { return pool.size(); }
@@ -100,8 +105,8 @@ public:
     for (bool sends : {begins, !begins})
       requireOk(comm, sends ? comm.send(flow, message.data()) : comm.receive(flow + 1, message.data()));
   }
-  void toHost(int64_t) override {}
-  void fromHost(int64_t) override {}
+  void carryOut(int64_t bytes) override { carry(bytes, /*toDisk=*/true); }
+  void carryIn(int64_t bytes) override { carry(bytes, /*toDisk=*/false); }
 
   /// Measures from barrier to barrier.
   double time(int, int64_t repeats, const std::function<void()> &call) override {
@@ -114,6 +119,15 @@ public:
   }
 
 private:
+  void carry(int64_t bytes, bool toDisk) {
+    if (!disk)
+      disk.emplace(scratch, bytes, 1, coresOfProcess());
+    std::string error;
+    disk->start(0, {base, 0, bytes, toDisk});
+    if (!disk->wait(0, &error))
+      fail(PCRT_RESOURCE, error);
+  }
+
   ParallelFor workers() {
     return {&pool, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
               static_cast<Pool *>(pool)->ranges(items, [&](int, int64_t lo, int64_t hi) { body(arg, lo, hi); });
@@ -122,6 +136,8 @@ private:
 
   Comm &comm;
   Pool pool;
+  const std::string scratch;     ///< The directory of the file on disk, or empty.
+  std::optional<DiskArena> disk; ///< Opened by the first copy, which is not measured.
   const Tables *tables = nullptr;
   std::unique_ptr<Gemms> gemms;
   char *base = nullptr;
@@ -136,4 +152,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<Target> pc_calibrate::makeCpuTarget(Comm &comm) { return std::make_unique<CpuTarget>(comm); }
+std::unique_ptr<Target> pc_calibrate::makeCpuTarget(Comm &comm, const std::string &scratch) {
+  return std::make_unique<CpuTarget>(comm, scratch);
+}

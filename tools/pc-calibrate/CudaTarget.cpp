@@ -67,7 +67,8 @@ public:
     sizes.beside = int(sizes.bf16Products.size()) - 1; // takes longer than the move
     sizes.copy = isShort ? MiB : 1024 * MiB;
     sizes.largeMove = isShort ? MiB : 256 * MiB;
-    sizes.host = isShort ? MiB : 64 * MiB;
+    sizes.carry = isShort ? MiB : 64 * MiB;
+    sizes.away = "host";
     return sizes;
   }
 
@@ -146,12 +147,12 @@ public:
               flows[index].name);
     }
   }
-  void toHost(int64_t bytes) override {
+  void carryOut(int64_t bytes) override {
     session.check(
         session.driver.cuMemcpyDtoHAsync_v2(hostMemory(bytes), addressOf(base), size_t(bytes), session.compute),
         "copy to the host");
   }
-  void fromHost(int64_t bytes) override {
+  void carryIn(int64_t bytes) override {
     session.check(
         session.driver.cuMemcpyHtoDAsync_v2(addressOf(base), hostMemory(bytes), size_t(bytes), session.compute),
         "copy from the host");

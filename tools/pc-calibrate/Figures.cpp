@@ -39,6 +39,11 @@ public:
     onDevice ? addProductsOfDevice() : addProductsOfCores();
     addMemory();
     machine["op_seconds"] = results.launch.seconds;
+    const std::string link = onDevice ? "host_bandwidth" : "disk_bandwidth";
+    if (results.carryOut.isThere()) // as many bytes go each way
+      machine[link] = 2 / (1 / results.carryOut.rate() + 1 / results.carryIn.rate());
+    else
+      guesses.push_back(link);
   }
 
   /// Attention takes flops / (peak x share), with half of the flops if masked. If its share grows with the number of

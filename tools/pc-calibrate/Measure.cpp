@@ -78,12 +78,15 @@ void Bench::addMemory() {
   }
   results.launch = named(results.device.multiprocessors ? "smallest kernel" : "fork and join", 0, true);
   cases.push_back({&results.launch, [this] { target.launch(); }});
-  if (!sizes.host)
+  if (!sizes.carry)
     return;
-  results.toHost = named("copy to the host" + inMiB(sizes.host), double(sizes.host));
-  cases.push_back({&results.toHost, [this] { target.toHost(sizes.host); }});
-  results.fromHost = named("copy from the host" + inMiB(sizes.host), double(sizes.host));
-  cases.push_back({&results.fromHost, [this] { target.fromHost(sizes.host); }});
+  auto carry = [&](const std::string &way) { // disks vary more than a quiet machine may
+    return named("copy " + way + " the " + sizes.away + inMiB(sizes.carry), double(sizes.carry), sizes.away == "disk");
+  };
+  results.carryOut = carry("to");
+  cases.push_back({&results.carryOut, [this] { target.carryOut(sizes.carry); }});
+  results.carryIn = carry("from");
+  cases.push_back({&results.carryIn, [this] { target.carryIn(sizes.carry); }});
 }
 
 /// The seconds of one call.
@@ -181,7 +184,7 @@ std::vector<Measurement> pc_calibrate::allOf(const Measurements &results) {
   add(results.products);
   add(results.bf16Products);
   add({results.adding, results.unaligned});
-  add({results.copy, results.sum, results.update, results.streaming, results.toHost, results.fromHost});
+  add({results.copy, results.sum, results.update, results.streaming, results.carryOut, results.carryIn});
   for (const GroupMoves *moves : {&results.node, &results.pair, &results.across}) {
     add(moves->large);
     add(moves->small);

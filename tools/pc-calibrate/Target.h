@@ -37,7 +37,8 @@ struct Sizes {
   int64_t copy = 0,  ///< Bytes of a copy that no cache holds.
       sum = 0,       ///< Bytes of each tensor of a sum of two; 0: it is not measured.
       largeMove = 0, ///< Bytes of a large collective.
-      host = 0;      ///< Bytes of a copy between host and device; 0: they share memory.
+      carry = 0;     ///< Bytes of a copy to or from another space; 0: there is none.
+  std::string away;  ///< The name of that space.
 };
 
 /// The properties of a device; a CPU has no multiprocessors.
@@ -91,16 +92,18 @@ public:
   virtual void wait() = 0;
   /// A message by flow `flow` of the table and its answer; the rank that `begins` sends first.
   virtual void messages(int flow, bool begins) = 0;
-  /// Copies of `bytes` between the device and locked host memory, like those of offloaded tensors.
-  virtual void toHost(int64_t bytes) = 0;
-  virtual void fromHost(int64_t bytes) = 0;
+  /// Copies of `bytes` to and from the space that holds offloaded tensors: the scratch file of a CPU rank, or locked
+  /// memory of a device's host.
+  virtual void carryOut(int64_t bytes) = 0;
+  virtual void carryIn(int64_t bytes) = 0;
 
   /// The seconds of `repeats` calls one after another on the slowest rank. `number` identifies the case, so that a
   /// target may keep a graph of its calls.
   virtual double time(int number, int64_t repeats, const std::function<void()> &call) = 0;
 };
 
-std::unique_ptr<Target> makeCpuTarget(pcrt::Comm &comm);
+/// The target on the cores of this rank. If `scratch` is not empty, it is a directory for a scratch file.
+std::unique_ptr<Target> makeCpuTarget(pcrt::Comm &comm, const std::string &scratch);
 /// The target on device `ordinal` of the machine. Throws a Failure if it or a library is missing.
 std::unique_ptr<Target> makeCudaTarget(pcrt::Comm &comm, int ordinal);
 

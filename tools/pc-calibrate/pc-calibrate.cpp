@@ -35,6 +35,7 @@ meanwhile; it is not measured if pc-compile is not next to this tool, or under m
   -o FILE.json     output file (default for CPUs: $XDG_CACHE_HOME/pc/here.json or ~/.cache/pc/here.json)
   -n RANKS         number of ranks, as for pc-run (default: one per core or device); mpirun, torchrun and srun set it
   --target=TARGET  cpu, or cuda with one device per rank, which needs -o (default cpu)
+  --scratch DIR    CPUs: also measure the disk of this directory, for plans with --offload
   --seconds S      approximate time to measure; noisy measurements are repeated, for up to three times as long (default 10;
                    for devices 45)
   --noise SHARE    largest accepted interquartile range of a measurement, relative to its median (default 0.05)
@@ -47,7 +48,7 @@ exit codes: 2 usage, 6 resource (no room for the file, no device, or a machine t
 namespace {
 /// The flags of the command line.
 struct Options {
-  std::string output;
+  std::string output, scratch;
   int ranks = 0;
   bool cuda = false;
   double seconds = 0, noise = 0.05;
@@ -67,7 +68,8 @@ static Options parse(int argc, char **argv) {
       value = flag.substr(equals + 1);
       flag.resize(equals);
     }
-    if (flag != "-o" && flag != "-n" && flag != "--target" && flag != "--noise" && flag != "--seconds")
+    if (flag != "-o" && flag != "-n" && flag != "--target" && flag != "--noise" && flag != "--seconds" &&
+        flag != "--scratch")
       fail(PCRT_USAGE, "unknown flag '" + std::string(argv[i]) + "'; see --help");
     if (!joined && i + 1 == argc)
       fail(PCRT_USAGE, flag + " needs a value; see --help");
@@ -86,6 +88,8 @@ static Options parse(int argc, char **argv) {
       if (value != "cpu" && value != "cuda")
         fail(PCRT_USAGE, "--target must be cpu or cuda, not '" + value + "'");
       options.cuda = value == "cuda";
+    } else if (flag == "--scratch") {
+      options.scratch = value;
     } else {
       double number = strtod(value.c_str(), &end);
       if (value.empty() || *end || !(number > 0) || number > 1e6)
@@ -173,7 +177,8 @@ static pcrt_status runRank(const Options &options, const Place &place, Comm &com
   try {
     checkPlaces(comm, place);
     const char *ordinal = getenv("PCRT_CUDA_DEVICE");
-    target = options.cuda ? makeCudaTarget(comm, ordinal ? atoi(ordinal) : place.localRank) : makeCpuTarget(comm);
+    target = options.cuda ? makeCudaTarget(comm, ordinal ? atoi(ordinal) : place.localRank)
+                          : makeCpuTarget(comm, options.scratch);
     Measurements results =
         measure(*target, comm, std::min(place.localSize, place.size), options.seconds, options.noise);
     if (const char *kernels = getenv(kernelsVariable); kernels && comm.rank() == 0)
@@ -216,6 +221,8 @@ static int launchRanks(Options options) {
                        text(options.noise),
                        "--seconds",
                        text(options.seconds)};
+  if (!options.scratch.empty())
+    launching.command.insert(launching.command.end(), {"--scratch", options.scratch});
   return launch(launching);
 }
 
