@@ -31,6 +31,8 @@ static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19
       auto number = static_cast<int32_t>(bits % static_cast<uint64_t>(sample.below));
       if (sample.counts)
         number = static_cast<int32_t>(i % sample.below);
+      if (sample.run)
+        number = static_cast<int32_t>(std::min(i / sample.run, sample.below - 1));
       if (sample.ascending)
         number = largest = std::max(largest, number);
       tensor[i] = number;

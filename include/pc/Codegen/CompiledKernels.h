@@ -39,6 +39,7 @@ struct KernelSample {
   int64_t below = 1;
   bool ascending = false;
   bool counts = false; ///< element i is i modulo `below`
+  int64_t run = 0;     ///< if positive, element i is i / run, but at most `below` - 1
   bool positive = false;
   int64_t chosen = 0, of = 1;
 };

@@ -78,7 +78,10 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   if (!typeOf(value).getElementType().isInteger())
     return sample;
   sample.ascending = isKeyCounts(op, value);
-  sample.counts = isa<CacheWriteOp>(op) && operand == 3; // no two tokens have one place
+  if (auto write = dyn_cast<CacheWriteOp>(op)) { // no two tokens have one place; those of the last slot write nothing
+    sample.counts = operand == 3;
+    sample.run = operand == 2 ? limitOfCache(write.getCache(), 1) : 0;
+  }
   sample.below = sample.ascending ? typeOf(op->getOperand(1)).getDimSize(1) + 1 : limitOf(value);
   return sample;
 }
