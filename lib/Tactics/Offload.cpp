@@ -234,6 +234,8 @@ struct Offload : pc::impl::OffloadBase<Offload> {
 
   LogicalResult keepActivations(ArrayRef<AccumulateOp> bodies) {
     int64_t carried = 0;
+    if (getOperation().walk([](TopKOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      return fail("activations of a mixture of experts are not supported; keep states or parameters on " + to);
     for (AccumulateOp accumulate : bodies) {
       KeptValues values(accumulate.getBody().front());
       for (Value value : values.take()) {
