@@ -24,7 +24,7 @@ Warp::Warp(Block &block, int number)
       registers(kernel.registerBits.size()) {
   int threads = std::min(block.threads - number * warpSize, warpSize);
   living = threads == warpSize ? ~0u : (1u << threads) - 1;
-  paths.push_back({0, living});
+  paths.push_back({0, living, int(kernel.code.size())});
   for (size_t i = 0; i < registers.size(); ++i) // NaNs
     registers[i].fill(~uint64_t(0) >> (64 - kernel.registerBits[i]));
   const auto &size = block.launch.block;
@@ -54,15 +54,16 @@ void Warp::requireWhole(const Instruction &instruction, uint32_t lanes) const {
 
 void Warp::passBarrier() {
   waiting = false;
-  ++paths.front().at;
+  ++paths.back().at;
+  settle();
 }
 
 void Warp::run() {
   while (!paths.empty() && !waiting)
-    step(paths.front());
+    step(paths.back());
 }
 
-/// Runs one instruction of the path that is the furthest behind.
+/// Runs one instruction.
 void Warp::step(Path &path) {
   if (path.at >= int(kernel.code.size()))
     throw Fault{"a thread runs past the end of the kernel"};
@@ -85,7 +86,7 @@ void Warp::step(Path &path) {
       ++path.at;
       break;
     case Instruction::Branch:
-      branch(path, lanes, instruction.target);
+      branch(lanes, instruction);
       break;
     case Instruction::Barrier:
       if (lanes != living)
@@ -94,10 +95,9 @@ void Warp::step(Path &path) {
       return;
     case Instruction::Exit:
       living &= ~lanes;
-      path.lanes &= ~lanes;
       ++path.at;
-      if (!path.lanes)
-        paths.erase(paths.begin());
+      for (Path &one : paths)
+        one.lanes &= ~lanes;
       break;
     }
     settle();
@@ -106,31 +106,23 @@ void Warp::step(Path &path) {
   }
 }
 
-void Warp::branch(Path &path, uint32_t taken, int target) {
+void Warp::branch(uint32_t taken, const Instruction &instruction) {
+  Path &path = paths.back();
+  int next = path.at + 1;
   uint32_t others = path.lanes & ~taken;
-  if (!taken) {
-    ++path.at;
-  } else if (!others) {
-    path.at = target;
-  } else {
-    path.lanes = others;
-    ++path.at;
-    paths.push_back({target, taken});
+  if (!taken || !others) {
+    path.at = taken ? instruction.target : next;
+    return;
   }
+  path.at = instruction.join;
+  paths.push_back({next, others, instruction.join});
+  paths.push_back({instruction.target, taken, instruction.join});
 }
 
-/// Sorts the paths, and joins those that are at the same instruction.
+/// Ends paths that have reached their join, or whose lanes have all ended.
 void Warp::settle() {
-  if (paths.size() < 2)
-    return;
-  std::sort(paths.begin(), paths.end(), [](const Path &a, const Path &b) { return a.at < b.at; });
-  for (size_t i = 1; i < paths.size();)
-    if (paths[i].at == paths[i - 1].at) {
-      paths[i - 1].lanes |= paths[i].lanes;
-      paths.erase(paths.begin() + i);
-    } else {
-      ++i;
-    }
+  while (!paths.empty() && (!paths.back().lanes || (paths.size() > 1 && paths.back().at == paths.back().join)))
+    paths.pop_back();
 }
 
 /// Reports reads of registers that nothing wrote, and uses of those that a product in flight writes or reads. LLVM

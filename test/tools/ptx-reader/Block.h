@@ -1,6 +1,6 @@
 //===- Block.h - Runs the threads of one block ----------------------------===//
-// Warps run one after the other up to the next barrier. The lanes of a warp that are at the same instruction run it
-// together; of diverged lanes, those at the earliest instruction run first, so that they meet again.
+// Warps run one after the other up to the next barrier. The lanes of a warp run together. Those that a branch separates
+// run one part after the other, up to the first instruction that all of them reach (Flow.cpp).
 //===----------------------------------------------------------------------===//
 #ifndef PC_TEST_PTX_READER_BLOCK_H
 #define PC_TEST_PTX_READER_BLOCK_H
@@ -82,18 +82,20 @@ public:
   std::vector<RegisterState> states;
 
 private:
+  /// Lanes that run together up to `join`, where those of the path below continue.
   struct Path {
     int at;
     uint32_t lanes;
+    int join;
   };
   void step(Path &path);
-  void branch(Path &path, uint32_t taken, int target);
+  void branch(uint32_t taken, const Instruction &instruction);
   void checkRegisters(const Instruction &instruction);
   void settle();
 
   const Kernel &kernel;
   std::vector<Lanes> registers;
-  std::vector<Path> paths; ///< in the order of their instructions
+  std::vector<Path> paths; ///< the last one runs; each has the lanes of those after it, too
   uint32_t living;
   uint32_t barriers = 0;
   bool waiting = false;

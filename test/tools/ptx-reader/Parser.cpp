@@ -220,6 +220,7 @@ void Parser::kernelText() {
       throw Fault{kernel->name + ": there is no label " + label};
     kernel->code[index].target = labels[label];
   }
+  findJoins(*kernel);
   module.kernels[kernel->name] = std::move(made);
 }
 

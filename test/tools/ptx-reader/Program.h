@@ -61,6 +61,7 @@ struct Instruction {
   int guard = -1;            ///< the predicate of @p
   bool guardNegated = false; ///< @!p
   int target = -1;           ///< of a branch
+  int join = -1;             ///< the first instruction that all lanes reach that a branch separates
   Type type;
   int number = 0, extent = 0; ///< what else the suffixes say; the decoder of the instruction defines it
   bool flag = false;          ///< the same
@@ -97,6 +98,9 @@ struct Module {
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
   std::map<std::string, std::vector<uint64_t>> globals; ///< variables in global and constant memory, with their bytes
 };
+
+/// Sets `join` of every instruction.
+void findJoins(Kernel &kernel);
 
 /// Reads a whole text, or throws a Fault that names the line.
 Module parse(const std::string &text);
