@@ -571,14 +571,9 @@ pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microb
   std::vector<char> host(elements * elementBytes(output.dtype));
   try {
     staging.read(host.data(), data, int64_t(host.size()));
-  } catch (const Failure &failure) {
-    return context.fail(failure.status, failure.message);
-  }
-  PCRT_TRY(context.observer->observe(index, microbatch, host.data(), &context.error));
-  if (output.kind != PCRT_ROUTING)
-    return PCRT_OK;
-  try {
-    staging.write(data, host.data(), int64_t(host.size()));
+    PCRT_TRY(context.observer->observe(index, microbatch, host.data(), &context.error));
+    if (output.kind == PCRT_ROUTING)
+      staging.write(data, host.data(), int64_t(host.size()));
   } catch (const Failure &failure) {
     return context.fail(failure.status, failure.message);
   }
