@@ -95,6 +95,8 @@ public:
       isForward &= !isa<SeedOp>(op);
       if (isForward)
         forward.insert(&op);
+      if (auto product = dyn_cast<EinsumOp>(op); product && product.getMask())
+        masks.push_back(cast<RankedTensorType>(product.getMask().getType()).getShape());
       std::string layer = layerOf(sourceName(&op)).str();
       if (layer.empty())
         continue;
@@ -106,7 +108,7 @@ public:
   }
 
   /// The values of layers that both passes read, except those of the last layer, whose backward pass follows at once,
-  /// and values smaller than a block of a disk.
+  /// values of the routed tokens of experts, and values smaller than a block of a disk.
   SmallVector<Value> take() {
     SmallVector<Value> kept;
     for (Operation &op : body)
@@ -155,11 +157,18 @@ private:
     bool isYielded = llvm::is_contained(value.getUsers(), body.getTerminator());
     bool isReadLater = llvm::any_of(
         value.getUsers(), [&](Operation *user) { return !forward.contains(body.findAncestorOpInBlock(*user)); });
-    return type && !isYielded && isReadLater && byteSize(type) >= PCRT_DISK_BLOCK;
+    return type && !isYielded && isReadLater && !hasRows(type) && byteSize(type) >= PCRT_DISK_BLOCK;
+  }
+
+  /// Whether codegen may store a value of this type by rows (`#pc.rows`). What a carry reads is stored as a whole, and
+  /// then other kernels would compute it, whose rounding differs.
+  bool hasRows(RankedTensorType type) const {
+    return llvm::any_of(masks, [&](ArrayRef<int64_t> mask) { return type.getShape().take_front(mask.size()) == mask; });
   }
 
   Block &body;
   llvm::DenseSet<Operation *> forward;
+  SmallVector<ArrayRef<int64_t>> masks; ///< the shapes of masks of routed products
   std::string lastLayer;
   std::map<std::string, Operation *> endOf,
       beginOf; ///< by layer: its last op in the forward pass, its first after that
@@ -234,8 +243,6 @@ struct Offload : pc::impl::OffloadBase<Offload> {
 
   LogicalResult keepActivations(ArrayRef<AccumulateOp> bodies) {
     int64_t carried = 0;
-    if (getOperation().walk([](TopKOp) { return WalkResult::interrupt(); }).wasInterrupted())
-      return fail("activations of a mixture of experts are not supported; keep states or parameters on " + to);
     for (AccumulateOp accumulate : bodies) {
       KeptValues values(accumulate.getBody().front());
       for (Value value : values.take()) {

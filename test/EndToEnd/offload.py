@@ -15,11 +15,10 @@ EXPERTS = PLANS + ["ep=2", "dp=2,ep=2 --zero=3"]
 OPTIMIZERS = ["adamw", "momentum", "muon", "lion", "adafactor"]
 QUICK = [("gpt2", "adamw", "1", "states activations"), ("llama", "adamw", "dp=2 --zero=3 --precision=bf16", "states,masters parameters,activations"),
          ("llama-tied", "muon", "pp=2,dp=2 --zero=1 --microbatches=2", "states"), ("gpt2", "momentum", "dp=2,tp=2 --zero=1", "states:disk,parameters:disk"),
-         ("llama", "lion", "cp=2 --context-parallel=ring", "states"), ("gpt2", "adafactor", "dp=2 --zero=3", "states"), ("qwen3_moe", "adamw", "ep=2", "states,parameters"),
+         ("llama", "lion", "cp=2 --context-parallel=ring", "states"), ("gpt2", "adafactor", "dp=2 --zero=3", "states"), ("qwen3_moe", "adamw", "ep=2", "states,parameters,activations"),
          ("gpt2", "muon", "dp=2 --zero=2", "states"), ("gpt2", "adamw", "tp=2 --group=*.bias:decay=0,lr=0.5x", "states")]
 CUDA = " --target=cuda --arch=sm_90a --stand-in"
 QUICK += [("gpt2", "adamw", "dp=2 --zero=3" + CUDA, "states:host,parameters:host,activations:host")]
-EXPERT_MODELS = ["mixtral", "mixtral-capacity", "qwen3_moe", "qwen3_moe-all", "qwen3_moe-one", "deepseek_v3", "deepseek_v3-plain", "gpt_oss"]
 MODELS = sorted(folder.name for folder in GOLDEN.iterdir() if (folder / "tokens.bin").exists())
 MOMENTUM = """pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] scalars ["lr", "momentum"] settings {momentum = 0.9} {
 ^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %old: tensor<?xf32>, %lr: tensor<f32>, %momentum: tensor<f32>):
@@ -121,7 +120,7 @@ def main():
     case = Offload("offload/" + " ".join(sys.argv[1:]))
     if which == "all":
         rows = [(model, optimizer, plan, "states") for model in ("gpt2", "llama-tied", "qwen3_moe") for optimizer in OPTIMIZERS for plan in PLANS]
-        rows += [(model, "adamw", plan, "states parameters" + " activations" * (model not in EXPERT_MODELS) + " masters states,masters" * ("bf16" in plan))
+        rows += [(model, "adamw", plan, "states parameters activations" + " masters states,masters" * ("bf16" in plan))
                  for model in MODELS for plan in (EXPERTS if "moe" in model else PLANS)]
         rows += [("gpt2", "adamw", plan + CUDA, "states:host parameters:host activations:host") for plan in PLANS]
     else:
