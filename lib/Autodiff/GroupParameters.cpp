@@ -57,8 +57,8 @@ struct GroupParameters : pc::impl::GroupParametersBase<GroupParameters> {
     if (walked.wasInterrupted())
       return signalPassFailure();
     auto requireUsed = [&](StringRef flag, const NameGlobs &globs) {
-      if (StringRef unused = globs.unused(); !unused.empty())
-        fail(flag + ": '" + unused + "' fits no parameter" + namesOfParameters(getOperation()));
+      if (failed(globs.requireUsed(getOperation(), flag)))
+        signalPassFailure();
     };
     for (const NameGlobs &globs : frozen)
       requireUsed("--freeze", globs);

@@ -20,18 +20,17 @@ namespace {
 
 /// Which parameters are split into how many tiles.
 struct Request {
-  std::string text;
   NameGlobs globs;
   int64_t tiles = 0;
 };
 
 /// A dim of the program that is tiled.
 struct TiledDim {
-  int64_t tiles = 0, size = 0;    ///< the number of tiles, and the indices of each
-  StringRef asked;                ///< the name of a parameter that asked for it
-  SmallVector<Operation *> ops{}; ///< all ops that have the dim, in order; the last one sums over it
+  int64_t tiles = 0, size = 0;  ///< the number of tiles, and the indices of each
+  StringRef asked;              ///< the name of a parameter that asked for it
+  SmallVector<Operation *> ops; ///< all ops that have the dim, in order; the last one sums over it
   /// For each of these ops, the dim of each result that is tiled; -1 for a result without it.
-  SmallVector<SmallVector<int64_t, 2>> dims{};
+  SmallVector<SmallVector<int64_t, 2>> dims;
 };
 
 /// Ops whose tile is the same op on tiles of its operands.
@@ -105,11 +104,8 @@ struct TileParameters : pc::impl::TileParametersBase<TileParameters> {
     if (walked.wasInterrupted())
       return signalPassFailure();
     for (const Request &request : requests)
-      if (StringRef unused = request.globs.unused(); !unused.empty()) {
-        getOperation().emitError() << "--tile: '" << unused << "' fits no parameter"
-                                   << namesOfParameters(getOperation());
+      if (failed(request.globs.requireUsed(getOperation(), "--tile")))
         return signalPassFailure();
-      }
     for (auto &[id, dim] : dims)
       rewrite(dim);
     for (auto &[id, dim] : dims)

@@ -83,11 +83,19 @@ StringRef NameGlobs::unused() const {
   return "";
 }
 
-std::string pc::namesOfParameters(ModuleOp module) {
+/// ", whose names are such as 'a' and 'b'": the names of two parameters of the module.
+static std::string namesOfParameters(ModuleOp module) {
   SmallVector<std::string> names;
   module.walk(
       [&](ParameterOp parameter) { names.push_back("'" + partsOf(parameter)[0].source.getTensor().str() + "'"); });
   if (names.empty())
     return "; the model has none";
   return ", whose names are such as " + names[names.size() / 3] + " and " + names.back();
+}
+
+LogicalResult NameGlobs::requireUsed(ModuleOp module, const llvm::Twine &where) const {
+  StringRef glob = unused();
+  if (glob.empty())
+    return success();
+  return module.emitError() << where << ": '" << glob << "' fits no parameter" << namesOfParameters(module);
 }

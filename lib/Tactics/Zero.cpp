@@ -79,9 +79,7 @@ static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep,
     if (globs->fitsSome(parameter))
       kept.insert(parameter);
   });
-  if (StringRef unused = globs->unused(); !unused.empty())
-    return module.emitError() << tactic << ": keep: '" << unused << "' fits no parameter" << namesOfParameters(module);
-  return success();
+  return globs->requireUsed(module, tactic + ": keep");
 }
 
 /// Moves the gathers of `kept` parameters before all microbatches. With one microbatch they stay before their

@@ -184,6 +184,7 @@ pcrt_status CudaDevice::enqueuePart(pcrt_context &context, Part &part, Mode want
 
 pcrt_status CudaDevice::enqueueRound(pcrt_context &context, Mode wanted) {
   beginCalls(wanted);
+  current = &step; // which a round follows
   return waitForAll(context, program.abi.round(&context, arena));
 }
 
@@ -439,10 +440,8 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
     return PCRT_OK;
   }
   const pcrt_move_desc &desc = context.moves[first];
-  for (int i = first; i < first + count; ++i) {
+  for (int i = first; !carries && i < first + count; ++i) {
     const pcrt_move_desc &other = context.moves[i];
-    if (carries)
-      continue;
     if (other.group != desc.group || isLocal(context, i))
       return context.fail(PCRT_INTERNAL, std::string("moves '") + desc.name + "' and '" + other.name +
                                              "' cannot be started together; this is a bug of the compiler");

@@ -96,6 +96,18 @@ void pcrt_context::beginCounts() {
   updating = false;
 }
 
+void pcrt_context::saveCounts(Counts &to) const {
+  to.moves = moveCounts;
+  to.rows = rowsSent;
+  to.messages = flowCounts;
+}
+
+void pcrt_context::restoreCounts(const Counts &from) {
+  moveCounts = from.moves;
+  rowsSent = from.rows;
+  flowCounts = from.messages;
+}
+
 void pcrt_context::beginUpdate() {
   if (updating)
     return;

@@ -64,6 +64,12 @@ struct pcrt_context {
   void beginUpdate();
   /// Call it when a step begins: resets the counts.
   void beginCounts();
+  /// The counts of a step, which an evaluation after it must not change.
+  struct Counts {
+    std::vector<int64_t> moves, rows, messages;
+  };
+  void saveCounts(Counts &to) const;
+  void restoreCounts(const Counts &from);
   /// Throws a Failure, with the rank's name and `error`, unless `status` is PCRT_OK.
   void require(pcrt_status status);
   pcrt_status fail(pcrt_status status, std::string message);

@@ -376,10 +376,10 @@ private:
     if (!step.hasPrompts && program.abi.evaluate) {
       const bool hasChunk = scheduler->shape().chunk > 0; // then the summary has the counts of a step with prompts
       if (hasChunk)
-        moves = context->moveCounts, messages = context->flowCounts;
+        context->saveCounts(ofPrompts);
       context->require(device->evaluate(*context, number));
       if (hasChunk)
-        context->moveCounts = moves, context->flowCounts = messages;
+        context->restoreCounts(ofPrompts);
     } else {
       context->require(device->begin(*context, number));
       context->require(device->finish(*context));
@@ -487,7 +487,7 @@ private:
   std::unique_ptr<Device> device;
   std::optional<Scheduler> scheduler;
   RunFigures figures;
-  std::vector<int64_t> moves, messages;   ///< What the last step with prompts has counted.
+  pcrt_context::Counts ofPrompts;         ///< Those of the last step with prompts.
   std::vector<Outputs> lastOutputs;       ///< Of each turn.
   std::vector<int> lineFlows, tokenFlows; ///< Those of this rank.
   std::map<uint64_t, Json> nameOf;        ///< The id that a request's line gave.

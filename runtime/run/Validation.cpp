@@ -43,7 +43,8 @@ Validation::Validation(const Options &options, const Program &program, int rank)
 std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, Outputs &outputs, int64_t steps,
                                                         StopCheck &stop) {
   int64_t start = nanoseconds();
-  std::vector<int64_t> moves = context.moveCounts, rows = context.rowsSent, messages = context.flowCounts;
+  pcrt_context::Counts ofStep;
+  context.saveCounts(ofStep);
   context.profile.pause(true);
   LossOfTargets loss;
   int64_t done = 0;
@@ -58,9 +59,7 @@ std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, O
       loss.add(outputs.loss(), loader->counted()[0]);
     }
     context.profile.pause(false);
-    context.moveCounts = moves;
-    context.rowsSent = rows;
-    context.flowCounts = messages;
+    context.restoreCounts(ofStep);
     if (done < batches.count())
       return std::nullopt;
     return Figures{loss.mean(*data, batches.samples()), batches.samples(), double(nanoseconds() - start) * 1e-9};

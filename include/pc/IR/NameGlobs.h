@@ -28,6 +28,8 @@ public:
   llvm::StringRef text() const { return all; }
   /// The first glob that has fitted nothing, or an empty text.
   llvm::StringRef unused() const;
+  /// Fails with an error that begins with `where` if a glob has fitted no parameter of the module.
+  mlir::LogicalResult requireUsed(mlir::ModuleOp module, const llvm::Twine &where) const;
 
 private:
   struct Glob {
@@ -41,9 +43,6 @@ private:
   std::string all;
   llvm::SmallVector<Glob, 0> globs;
 };
-
-/// ", whose names are such as 'a' and 'b'": the names of two parameters of the module, for an error.
-std::string namesOfParameters(mlir::ModuleOp module);
 
 } // namespace pc
 

@@ -126,7 +126,7 @@ void Warp::settle() {
 }
 
 /// Reports reads of registers that nothing wrote, and uses of those that a product in flight writes or reads. LLVM
-/// leaves halves of packed registers undefined that nobody reads in the end, so a mov passes that on.
+/// leaves halves of packed registers undefined if no result depends on them, so a mov may copy undefined halves.
 void Warp::checkRegisters(const Instruction &instruction) {
   auto isUndefined = [&](int slot) { return slot >= 0 && !states[slot].defined; };
   const auto &operands = instruction.operands;

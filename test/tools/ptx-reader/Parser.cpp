@@ -97,7 +97,7 @@ private:
   Module module;
   std::map<std::string, uint64_t> dynamicShared; ///< external shared variables by name, and their alignment
 
-  // Of the kernel that is read.
+  // What belongs to the kernel that is being read.
   Kernel *kernel = nullptr;
   std::vector<std::map<std::string, int>> scopes; ///< registers by name, the innermost scope last
   std::map<std::string, int> labels;
@@ -337,7 +337,7 @@ void Parser::value(Operand &into) {
                                              "%nctaid.y", "%nctaid.z", "%laneid"};
   const std::string &word = peek();
   into.negated |= accept("!");
-  if (word == "_" && findRegister(word) < 0) { // a result that nobody needs
+  if (word == "_" && findRegister(word) < 0) { // a result that the kernel does not use
     scopes.front()["_"] = int(kernel->registerBits.size());
     kernel->registerBits.push_back(64);
   }

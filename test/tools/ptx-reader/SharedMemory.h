@@ -1,8 +1,8 @@
 //===- SharedMemory.h - A block's shared memory, with checks --------------===//
-// Knows of every two bytes who wrote and read them last. Reports accesses outside of variables, misaligned ones, reads
-// of bytes that nobody wrote, accesses that no barrier orders ("Memory Consistency Model" of the PTX ISA), and those of
-// bytes that a copy in flight will write. A product by a warpgroup reads through the asynchronous proxy: the threads
-// that wrote need fence.proxy.async and then a barrier ("Async proxy").
+// Knows which threads wrote and read every two bytes last. Reports accesses outside of variables, misaligned ones,
+// reads of bytes that were never written, accesses that no barrier orders ("Memory Consistency Model" of the PTX ISA),
+// and those of bytes that a copy in flight will write. A product by a warpgroup reads through the asynchronous proxy:
+// the threads that wrote need fence.proxy.async and then a barrier ("Async proxy").
 //===----------------------------------------------------------------------===//
 #ifndef PC_TEST_PTX_READER_SHAREDMEMORY_H
 #define PC_TEST_PTX_READER_SHAREDMEMORY_H

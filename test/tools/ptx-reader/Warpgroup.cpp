@@ -76,7 +76,7 @@ std::vector<float> readMatrix(Warp &warp, uint64_t descriptor, bool byRows, int 
   return elements;
 }
 
-/// The same value in all lanes, as the ISA requires.
+/// Reads a value that the ISA requires to be equal in all lanes.
 uint64_t common(const Warp &warp, const Operand &operand, const char *what) {
   const Lanes &lanes = warp.values(operand);
   if (std::adjacent_find(lanes.begin(), lanes.end(), std::not_equal_to<>()) != lanes.end())
