@@ -81,6 +81,7 @@ public:
 private:
   static constexpr size_t headerBytes = 64 << 10;
   static thread_local Connection *current; ///< The connection that this thread serves.
+  std::atomic<int> idle = 0;               ///< Connections that wait for a request.
 
   bool process_and_close_socket(socket_t fd) override {
     Connection connection(fd, Connection::Seconds(options.sendSeconds));
@@ -106,11 +107,15 @@ private:
     return true;
   }
 
-  bool waitForRequest(Connection &connection) const {
-    for (int tenths = 0; tenths < 50 && !stopping; ++tenths)
-      if (connection.waits(Connection::Seconds(0.1)))
-        return true;
-    return false;
+  /// Waits longer than clients keep an idle connection (5 s is common), or they send a request just when it is closed.
+  /// While most threads are idle, others need them.
+  bool waitForRequest(Connection &connection) {
+    bool has = false;
+    ++idle;
+    for (int tenths = 0; !has && tenths < (idle * 2 > options.connections ? 50 : 750) && !stopping; ++tenths)
+      has = connection.waits(Connection::Seconds(0.1));
+    --idle;
+    return has;
   }
 
   /// Refuses a request by its headers; returns whether it did.

@@ -3,8 +3,10 @@
 Tests the HTTP server with Python's own client: answers and streams, wrong requests, malformed and hostile HTTP, limits, and clients
 that disconnect. After all of it no request has a slot.
 """
+import http.client
 import json
 import random
+import select
 import signal
 import socket
 import sys
@@ -59,7 +61,7 @@ def test_answers(server):
     head = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     old = server.raw(b"POST /v1/completions HTTP/1.0\r\n" + head + body)
     expect(b"data: [DONE]\n\n" in old and b"chunked" not in old, f"HTTP 1.0: {old[:200]}")
-    twice = server.raw((b"POST /v1/completions HTTP/1.1\r\n" + head + body) * 2)
+    twice = server.raw(b"".join(b"POST /v1/completions HTTP/1.1\r\n" + more + head + body for more in (b"", b"Connection: close\r\n")))
     expect(twice.count(b"[DONE]") == 2, "two requests on a connection")
     expect(server.raw(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n", half=True).startswith(b"HTTP/1.1 200"), "a client that sends no more")
     chunked = server.raw(b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
@@ -163,6 +165,18 @@ def test_errors(program):
         expect("not finite" in json.loads(parts[-1])["error"]["message"], "the same in a stream")
 
 
+def test_idle(program):
+    """A connection without a request outlives the 5 s of usual clients, unless most threads wait for requests."""
+    with Server(program, connections=3) as server:
+        one, two = (http.client.HTTPConnection("127.0.0.1", server.port, timeout=60) for _ in range(2))
+        for connections, still in (([one], True), ([one, two], False)):
+            for connection in connections:
+                connection.request("GET", "/health")
+                connection.getresponse().read()
+            time.sleep(6.5)
+            expect((select.select([connections[0].sock], [], [], 0)[0] == []) == still, f"{len(connections)} idle connections of 3")
+
+
 def test_limits(program):
     with Server(program, step=20, end=-1, requests=2, connections=6, seconds=4, send=1, key="secret") as server:
         key = dict(Authorization="Bearer secret")
@@ -259,6 +273,7 @@ with Server(PROGRAM) as server:
     server.wait("pc_requests_active", 0)
 test_disconnects(PROGRAM)
 test_errors(PROGRAM)
+test_idle(PROGRAM)
 test_limits(PROGRAM)
 test_failure(PROGRAM)
 test_chat(PROGRAM)
