@@ -217,6 +217,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(fields.groups.decay, "decay", "Parameters to which the weight decay applies: all, or only matrices");
   repeated(fields.tiles.tiles, "tile",
            "Parameters, by name, that are gathered and computed in N tiles, as in '*.mlp.*:4'; may be repeated");
+  field(fields.lossChunks.chunks, "loss-chunks",
+        "Compute logits, loss and their gradients for one of N parts of the tokens at a time, to save memory");
   field(fields.kernels.target, "target", "Device of the executable: cpu or cuda");
   phase = Phase::Planned;
   list(fields.kernels.archs, "arch",
@@ -304,6 +306,9 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),
          "--group, --freeze and --decay are for training; leave out --mode=" + mode);
   refuse(mode == "generate" && given("tile"), "--tile is for training and evaluation; leave out --mode=generate");
+  refuse(fields.lossChunks.chunks < 1, "--loss-chunks=" + Twine(fields.lossChunks.chunks) + " must be at least 1");
+  refuse(mode == "generate" && given("loss-chunks"),
+         "--loss-chunks is for training and evaluation; leave out --mode=generate");
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");
   refuse(given("pad-vocabulary") && (fields.padVocabulary < 1 || fields.padVocabulary > 65536),
          "--pad-vocabulary=" + Twine(fields.padVocabulary) + " is not a number from 1 to 65536");

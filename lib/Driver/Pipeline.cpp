@@ -107,6 +107,9 @@ private:
       add(createDecomposeNorms(), PCRT_INTERNAL);
     // Dtypes do not depend on placement, so erasing the placements gives the step in bf16.
     addTactics(Phase::Step);
+    // Dtypes of logits and of sums are chosen before, and the order of the sequence is checked before.
+    if (options.lossChunks.chunks > 1)
+      add(createChunkLoss(options.lossChunks), PCRT_USAGE);
     // Codes do not depend on the plan, either. This runs after the dtypes of activations are chosen, and before
     // parameters are padded.
     if (options.generate && options.weights != "full")

@@ -1,12 +1,13 @@
 //===- ElementTypes.cpp - Verifies the element types of ops ------------------------===//
 // (T1) data are f32, bf16 or f64 (f64 only for the interpreter), and indices are i32. (T2) statistics and optimizer
 // states are not bf16. The table lists the operands and results that are not data, for all ops with factors. (T3) Only
-// an einsum that multiplies codes with their scales, or a view, reads i8 or i4.
+// an einsum that multiplies codes with their scales, or a view, reads i8 or i4. (T4) A view keeps the element type.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -64,11 +65,11 @@ static Kinds kindsOf(Operation *op) {
       .Default([](Operation *) { return Kinds(); });
 }
 
-/// All operands and results that are not in the table of exceptions must have the same float type; a cast may change
-/// it.
+/// All operands and results that are not in the table of exceptions must have the same float type. A cast may change it,
+/// and a view may also have indices.
 LogicalResult pc::detail::verifyElementTypes(Operation *op) {
   Kinds kinds = kindsOf(op);
-  bool cast = isa<CastOp>(op);
+  bool cast = isa<CastOp>(op), view = isa<ColumnsOp, ReshapeOp>(op);
   auto einsum = dyn_cast<EinsumOp>(op);
   const bool decodes = einsum && isDecoding(einsum);
   auto check = [&](StringRef what, unsigned i, Type type, ArrayRef<unsigned> indices,
@@ -79,10 +80,13 @@ LogicalResult pc::detail::verifyElementTypes(Operation *op) {
       return op->emitOpError() << what << " " << i << " must be i32, got " << type << " (T1)";
     if (llvm::is_contained(wide, i) && !isWide)
       return op->emitOpError() << what << " " << i << " must be f32, got " << type << " (T2)";
-    if (!llvm::is_contained(indices, i) && !isWide && !element.isBF16() && !(cast && isIndex))
+    if (!llvm::is_contained(indices, i) && !isWide && !element.isBF16() && !((cast || view) && isIndex))
       return op->emitOpError() << what << " " << i << " must be f32 or bf16, got " << type << " (T1)";
     return success();
   };
+  if (view && getElementTypeOrSelf(op->getOperand(0)) != getElementTypeOrSelf(op->getResult(0)))
+    return op->emitOpError() << "changes the element type from " << op->getOperand(0).getType() << " to "
+                             << op->getResult(0).getType() << " (T4)";
   for (auto [i, type] : llvm::enumerate(op->getOperandTypes()))
     if (!(decodes && i == 0) && failed(check("operand", i, type, kinds.indexOperands, kinds.wideOperands)))
       return failure();

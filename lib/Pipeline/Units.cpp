@@ -93,11 +93,12 @@ public:
           unit > 0 && unit < head && !isUnaryLinear(op) && !unitNumber(op) && !layerUnits(op))
         between[sourceName(op)] = unit;
     walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
-    // The copies are visited in reverse order, since the readers of a copy can be copies themselves.
+    // The copies are visited in reverse order, since the readers of a copy can be copies themselves. Only the loss may
+    // have no reader (pc-chunk-loss).
     for (Operation *op : llvm::reverse(again)) {
       int unit = 0; // the unit of the first reader
       for (Operation *user : op->getUsers())
-        unit = std::max(unit, units.unit.lookup(user));
+        unit = std::max(unit, isa<YieldOp>(user) ? head : units.unit.lookup(user));
       units.unit[op] = unit;
     }
     units.seconds.resize(units.names.size());

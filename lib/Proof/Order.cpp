@@ -1,7 +1,8 @@
 //===- Order.cpp - The order of the sequence in a step program -------------------------------===//
 // A program in zigzag order permutes the sequence. This check shows that the one-device program computes the same in
-// any order of the sequence, if positions and tokens are permuted in the same way. So every op must either work on each
-// position separately, or read positions as values. Attention by order of keys (windows, starts) is refused.
+// zigzag order, if positions and tokens are permuted in the same way. So every op must either work on each position
+// separately, or read positions as values. Attention by order of keys (windows, starts) is refused. Neighbouring tokens
+// may be one entry of a dim, because zigzag order permutes whole chunks.
 //===-----------------------------------------------------------------------------===//
 #include "Order.h"
 #include "Rules.h"
@@ -22,7 +23,8 @@ int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).get
 /// permuted result from permuted operands.
 class Sequence {
 public:
-  explicit Sequence(ModuleOp step) : step(step) {}
+  Sequence(ModuleOp step, ProgramOp program)
+      : step(step), length(static_cast<int64_t>(program.getSequence())), chunks(2 * *program.getZigzag()) {}
 
   LogicalResult find() {
     WalkResult joined = step.walk([&](Operation *op) { return WalkResult(joinDims(op)); });
@@ -114,6 +116,8 @@ private:
       if (has(value, dim) != llvm::is_contained(must, dim))
         return refuse(op, (has(value, dim) ? "has the sequence as dim " : "does not have the sequence as dim ") +
                               Twine(dim));
+      else if (has(value, dim) && sizeOf(value, dim) != length)
+        return refuse(op, "has groups of tokens as dim " + Twine(dim));
     return success();
   }
 
@@ -149,19 +153,25 @@ private:
         .Default([&](Operation *other) { return other->getNumResults() ? checkRule(other) : success(); });
   }
 
+  static int64_t sizeOf(Value value, int64_t dim) { return cast<RankedTensorType>(value.getType()).getDimSize(dim); }
+
+  /// Whether dims of these sizes are permuted in the same way. Only a reshape has a letter with two sizes: an entry of
+  /// the smaller dim is a group of neighbours along the larger one. Chunks of zigzag order must have whole groups.
+  bool permuteAlike(int64_t a, int64_t b) const { return a == b || std::min(a, b) % chunks == 0; }
+
   /// A letter that must stay whole or is indexed depends on the order of its dim.
   LogicalResult checkRule(Operation *op) {
     std::optional<Rule> rule = ruleOf(op);
-    auto sizeOf = [](Value value, int64_t dim) { return cast<RankedTensorType>(value.getType()).getDimSize(dim); };
     return forEachDim(op, *rule, [&](Value value, int64_t dim, int letter, Value first, int64_t firstDim) {
-      // A reshape that divides the sequence has parts of it in their order.
-      bool ordered = rule->whole[letter] || letter == rule->indexed || sizeOf(value, dim) != sizeOf(first, firstDim);
+      bool ordered = rule->whole[letter] || letter == rule->indexed ||
+                     !permuteAlike(sizeOf(value, dim), sizeOf(first, firstDim));
       return ordered && has(value, dim) ? refuse(op, "reads the sequence by index (" + rule->names[letter] + ")")
                                         : success();
     });
   }
 
   ModuleOp step;
+  int64_t length, chunks; ///< tokens of the sequence; chunks of its zigzag order
   llvm::EquivalenceClasses<Dim> classes;
   SmallVector<Dim> tokens;
 };
@@ -169,6 +179,8 @@ private:
 } // namespace
 
 LogicalResult pc::proof::checkOrder(ModuleOp step) {
-  bool isZigzag = llvm::any_of(step.getOps<ProgramOp>(), [](ProgramOp program) { return program.getZigzag() > 0; });
-  return isZigzag ? Sequence(step).find() : success();
+  for (ProgramOp program : step.getOps<ProgramOp>())
+    if (program.getZigzag().value_or(0) > 0)
+      return Sequence(step, program).find();
+  return success();
 }

@@ -52,7 +52,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     if (!hasUnevenSteps(size))
       ofTokens.insert("sequence");
     seeds.must = ofTokens;
-    seeds.may.insert("chunks"); // of recurrences, whose states are gathered
+    seeds.must.insert("chunks"); // of the loss, and of recurrences, whose states are gathered
     seeds.may.insert("layers"); // of stacks that an optimizer multiplies
     llvm::StringSet<> ofCaches;
     ofCaches.insert("parts");

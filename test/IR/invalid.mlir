@@ -489,6 +489,14 @@ func.func @data(%x: tensor<8xf32>) {
 
 // -----
 
+func.func @view(%x: tensor<8xi32>) {
+  // expected-error@+1 {{changes the element type from 'tensor<8xi32>' to 'tensor<4xf32>' (T4)}}
+  %y = pc.columns %x from 4 : (tensor<8xi32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @statistics(%x: tensor<2x8xbf16>, %g: tensor<8xf32>) {
   // expected-error@+1 {{result 1 must be f32, got 'tensor<2xbf16>' (T2)}}
   %y, %r = pc.rms_norm %x, %g eps 1.0e-5 : (tensor<2x8xbf16>, tensor<8xf32>) -> (tensor<2x8xbf16>, tensor<2xbf16>)

@@ -445,6 +445,49 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
   ];
 }
 
+def ChunkLoss : Pass<"pc-chunk-loss", "mlir::ModuleOp"> {
+  let summary = "Compute logits, loss and their gradients in chunks of tokens, so that all logits never exist at once";
+  let description = [{
+    Step program -> step program. The pass finds the ops on values of the size of the logits, and what is between them: the product with the
+    head, the loss, the gradient of the logits, and the gradients of the head and of its input. These ops are repeated for each of `chunks`
+    chunks of the tokens, one chunk after the other. Values with an entry per token are assembled from their chunks, and sums over tokens,
+    such as the gradient of the head, are added in f32, so they differ in the order of additions only. Chunk i of n has the tokens i, n + i,
+    2n + i, ... of each sequence, so ranks may split the sequence. The seed of the backward pass moves before the first chunk. Outputs of
+    logits are removed.
+
+    The pass refuses a model in which an op between the head and the loss combines tokens, or in which the gradient of a token's loss
+    depends on other tokens' losses.
+
+    ```mlir
+    // pc-opt --pc-differentiate=optimizer=sgd --pc-chunk-loss=chunks=2
+    func.func @model() {
+      %x = pc.parameter "x" dims ["sequence", "embed"] init <normal, 1.0>
+        source <"x", shape = [8, 4], start = [0, 0], size = [8, 4]> : tensor<8x4xf32>
+      %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
+        source <"w", shape = [16, 4], start = [0, 0], size = [16, 4]> : tensor<16x4xf32>
+      %targets = pc.input targets dims ["sequence"] : tensor<8xi32>
+      %weights = pc.input loss_weights dims ["sequence"] : tensor<8xf32>
+      %logits = pc.einsum "s e, v e -> s v" %x, %w : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
+      %nll = pc.cross_entropy %logits, %targets : (tensor<8x16xf32>, tensor<8xi32>) -> tensor<8xf32>
+      %loss = pc.einsum "s, s ->" %nll, %weights : (tensor<8xf32>, tensor<8xf32>) -> tensor<f32>
+      pc.output loss "loss" %loss : tensor<f32>
+      return
+    }
+    // becomes
+    %x0 = pc.columns ... -> tensor<4x1x4xf32>
+    ...
+    %logits0 = pc.einsum "s e, v e -> s v" ... -> tensor<4x16xf32>
+    ...
+    %dlogits0 = pc.cross_entropy_grad ... -> tensor<4x16xf32>
+    ...
+    %logits1 = pc.einsum "s e, v e -> s v" ... -> tensor<4x16xf32>
+    ...
+    %dw = pc.add %dw0, %dw1 : ...
+    ```
+  }];
+  let options = [Option<"chunks", "chunks", "int64_t", "1", "Number of chunks">];
+}
+
 def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
   let summary = "Check the constraints of the step phase that concern several ops";
   let description = [{

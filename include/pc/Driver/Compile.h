@@ -45,6 +45,7 @@ struct CompileOptions {
   AddAdaptersOptions adapters;   ///< LoRA, if there is any
   GroupParametersOptions groups; ///< which parameters are frozen, and how the optimizer treats others
   TileParametersOptions tiles;   ///< parameters that are computed in tiles
+  ChunkLossOptions lossChunks;   ///< chunks of tokens in which logits and loss are computed
   DifferentiateOptions step;     ///< its microbatches are the plan's
   std::string machine = PipelineParallelOptions().machine; ///< its name or file, for all predicted times
   int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit

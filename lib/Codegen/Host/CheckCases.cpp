@@ -32,6 +32,8 @@ static int64_t limitOf(Value operand) {
     unsigned i = use.getOperandNumber();
     if (auto fusion = dyn_cast<FusionOp>(user))
       limit = std::max(limit, limitOf(fusion.getBody().front().getArgument(i)));
+    else if (isa<ColumnsOp, ReshapeOp>(user))
+      limit = std::max(limit, limitOf(user->getResult(0)));
     else if (auto embedding = dyn_cast<EmbeddingOp>(user); embedding && i == 1)
       limit = std::max(limit, embedding.getRows());
     else if (auto gradient = dyn_cast<EmbeddingGradOp>(user); gradient && i == 1)

@@ -2,6 +2,7 @@
 // pc.columns and pc.resize copy a part of a dim among zeros; everything after the dim is one contiguous stretch.
 // pc.reshape copies all of it, unless its result is in its operand's memory.
 //===-----------------------------------------------------------------------------===//
+#include "../Emit/RowMath.h"
 #include "Embedding.h"
 
 using namespace mlir;
@@ -9,6 +10,9 @@ using namespace pc;
 using namespace pc::kernels;
 
 static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+/// Zero, for an element of `to`.
+static Num zeroOf(Ptr to) { return to.element.isInteger(32) ? integer32(*to.e, 0) : to.e->real(0); }
 
 /// Writes `outer` rows of `written` elements: element i is element i + `from` of the row of x, which has `read`
 /// elements, or 0.
@@ -20,9 +24,10 @@ static void copyRows(Kernel &kernel, int64_t outer, int64_t read, int64_t writte
   if (kernel.simt) { // rows start anywhere, so vectors would not be aligned
     kernel.forItems(outer * written, 1, /*reduces=*/false, [&](Num item) {
       Num column = item % written;
-      e.when(
-          e.inRange(column - begin, e.integer(end - begin)),
-          [&] { y.store(x.load(item / written * read + column + from), item); }, [&] { y.store(e.real(0), item); });
+      auto copy = [&] { y.store(x.load(item / written * read + column + from), item); };
+      if (begin == 0 && end == written)
+        return copy();
+      e.when(e.inRange(column - begin, e.integer(end - begin)), copy, [&] { y.store(zeroOf(y), item); });
     });
     return;
   }
@@ -89,7 +94,7 @@ LogicalResult pc::kernels::emit(ColumnsOp op, Kernel &kernel) {
           Ptr in = x + entry * inner;
           e.vectors(inner, [&](Num i, int64_t width) { to.store(in.load(i, width), i); });
         },
-        [&] { e.vectors(inner, [&](Num i, int64_t width) { to.store(e.zeros(width), i); }); });
+        [&] { e.vectors(inner, [&](Num i, int64_t width) { to.store(e.splat(zeroOf(to), width), i); }); });
   });
   return success();
 }
