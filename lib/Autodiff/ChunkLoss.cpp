@@ -1,8 +1,8 @@
 //===- ChunkLoss.cpp - Logits, loss and their gradients in chunks of tokens --------------------===//
 // Input: a step program. Result: all ops from the head to the gradients of its operands are repeated for each chunk of
-// the tokens, one chunk after the other, so only the logits of one chunk exist at a time. Values with one entry per token
-// are stacked, and sums over tokens are added. This is possible because the gradient of a token's loss does not depend on
-// the losses of other tokens: the weights of the tokens are inputs.
+// the tokens, one chunk after the other, so only the logits of one chunk exist at a time. Values with one entry per
+// token are stacked, and sums over tokens are added. This is possible because the gradient of a token's loss does not
+// depend on the losses of other tokens: the weights of the tokens are inputs.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_CHUNKLOSS
 #include "pc/Autodiff/Passes.h"
@@ -89,7 +89,8 @@ private:
 /// Rewrites the body of one accumulation.
 class LossChunker {
 public:
-  LossChunker(Block &body, int64_t chunks) : body(body), chunks(chunks), classes(body.getParentOp()) {}
+  LossChunker(Block &body, int64_t chunks, int64_t ranks)
+      : body(body), chunks(chunks), ranks(ranks), classes(body.getParentOp()) {}
 
   /// All checks come before the first change.
   LogicalResult run() {
@@ -107,7 +108,7 @@ public:
   }
 
 private:
-  /// Finds the dims of the logits. Several losses, such as one per layer, may share both dims.
+  /// Finds the dims of the logits. Several losses may share both dims.
   LogicalResult findLoss() {
     for (PickOp pick : body.getOps<PickOp>()) {
       Value logits = pick.getLogits();
@@ -122,17 +123,30 @@ private:
       size = typeOf(logits).getDimSize(rank - 2);
     }
     if (!loss)
-      return body.getParentOp()->emitError() << "--loss-chunks: the model has no cross-entropy; leave out --loss-chunks";
-    if (size % chunks == 0)
+      return body.getParentOp()->emitError()
+             << "--loss-chunks: the model has no cross-entropy; leave out --loss-chunks";
+    return checkSize();
+  }
+
+  /// Each rank has a part of every chunk, and each chunk of zigzag order has whole groups of `chunks` tokens.
+  LogicalResult checkSize() {
+    const int64_t pieces = zigzagRanks(loss) ? 2 * zigzagRanks(loss) : ranks,
+                  all = size % pieces ? size : size / pieces;
+    if (all % chunks == 0)
       return success();
-    int64_t below = std::min(chunks, size), above = chunks;
-    while (size % below)
+    int64_t below = std::min(chunks, all), above = chunks;
+    while (all % below)
       --below;
-    while (above < size && size % above)
+    while (above < all && all % above)
       ++above;
-    InFlightDiagnostic error = loss->emitError() << "--loss-chunks=" << chunks << " does not divide the " << size
-                                                 << " tokens of a sequence; the nearest numbers that do are " << below;
-    if (size % above == 0)
+    bool isMore = all % above == 0;
+    InFlightDiagnostic error = loss->emitError();
+    error << "--loss-chunks=" << chunks << " does not divide the " << all << " tokens of "
+          << (all == size         ? "a sequence"
+              : zigzagRanks(loss) ? "each chunk of the sequence in zigzag order"
+                                  : "a sequence that a rank has")
+          << "; the nearest number" << (isMore ? "s that do are " : " that does is ") << below;
+    if (isMore)
       error << " and " << above;
     return error;
   }
@@ -151,8 +165,8 @@ private:
                         [&](Value value) { return tokenDim(value) >= 0 && dimOf(value, vocabulary) >= 0; });
   }
 
-  /// The ops with values of the size of the logits, all ops between them, and pointwise ops on their results. Outputs of logits are left out: the logits
-  /// never exist as a whole.
+  /// The ops with values of the size of the logits, all ops between them, and pointwise ops on their results. Outputs
+  /// of logits are left out: the logits never exist as a whole.
   void findRegion() {
     llvm::DenseSet<Operation *> after, before, wide;
     for (Operation &op : body.without_terminator()) {
@@ -294,7 +308,7 @@ private:
   }
 
   Block &body;
-  int64_t chunks;
+  int64_t chunks, ranks;
   DimClasses classes;
   PickOp loss;
   unsigned tokens = 0, vocabulary = 0; ///< classes of the dims of the logits
@@ -308,14 +322,15 @@ struct ChunkLoss : pc::impl::ChunkLossBase<ChunkLoss> {
   using ChunkLossBase::ChunkLossBase;
 
   void runOnOperation() override {
-    if (chunks < 1) {
-      getOperation().emitError() << "--loss-chunks=" << int64_t(chunks) << ": expected a number of at least 1";
+    if (chunks < 1 || ranks < 1) {
+      getOperation().emitError() << "pc-chunk-loss: chunks and ranks must be at least 1, got " << int64_t(chunks)
+                                 << " and " << int64_t(ranks);
       return signalPassFailure();
     }
     SmallVector<AccumulateOp> bodies;
     getOperation().walk([&](AccumulateOp op) { bodies.push_back(op); });
     for (AccumulateOp accumulate : bodies)
-      if (chunks > 1 && failed(LossChunker(accumulate.getBody().front(), chunks).run()))
+      if (chunks > 1 && failed(LossChunker(accumulate.getBody().front(), chunks, ranks).run()))
         return signalPassFailure();
   }
 };

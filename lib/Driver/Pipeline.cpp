@@ -109,7 +109,7 @@ private:
     addTactics(Phase::Step);
     // Dtypes of logits and of sums are chosen before, and the order of the sequence is checked before.
     if (options.lossChunks.chunks > 1)
-      add(createChunkLoss(options.lossChunks), PCRT_USAGE);
+      add(createChunkLoss({.chunks = options.lossChunks.chunks, .ranks = plan.sequenceChunks()}), PCRT_USAGE);
     // Codes do not depend on the plan, either. This runs after the dtypes of activations are chosen, and before
     // parameters are padded.
     if (options.generate && options.weights != "full")

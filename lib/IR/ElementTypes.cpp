@@ -65,8 +65,8 @@ static Kinds kindsOf(Operation *op) {
       .Default([](Operation *) { return Kinds(); });
 }
 
-/// All operands and results that are not in the table of exceptions must have the same float type. A cast may change it,
-/// and a view may also have indices.
+/// All operands and results that are not in the table of exceptions must have the same float type. A cast may change
+/// it, and a view may also have indices.
 LogicalResult pc::detail::verifyElementTypes(Operation *op) {
   Kinds kinds = kindsOf(op);
   bool cast = isa<CastOp>(op), view = isa<ColumnsOp, ReshapeOp>(op);

@@ -113,7 +113,38 @@ static bool isProductOnto(FusionOp fusion, unsigned operand) {
   return !factors.m.empty() && !factors.n.empty();
 }
 
-/// A fusion may write over an operand that it reads only at the index that it writes.
+/// Returns true if the op reduces each row of its first operand to one value, as the parts of the loss do.
+static bool reducesRows(Operation *op) {
+  if (auto max = dyn_cast<ReduceMaxOp>(op)) {
+    FactorRule rule = max.getFactorRule();
+    return ArrayRef<int>(rule.results[0]) == ArrayRef<int>(rule.operands[0]).drop_back();
+  }
+  return isa<SumExpOp, PickOp>(op);
+}
+
+/// Returns true if `last` is computed after all reductions of its fusion have read the row: each is needed for `last`,
+/// or needs no other one, so it is in the first pass over the row, and `last` is not.
+static bool followsReductions(Operation *last) {
+  llvm::DenseSet<Operation *> needed = {last}, afterReduction;
+  Block &body = *last->getBlock();
+  for (Operation &op : llvm::reverse(body.without_terminator()))
+    if (llvm::any_of(op.getUsers(), [&](Operation *user) { return needed.contains(user); }))
+      needed.insert(&op);
+  for (Operation &op : body.without_terminator()) {
+    bool isAfter = llvm::any_of(op.getOperands(), [&](Value value) {
+      Operation *from = value.getDefiningOp();
+      return from && (reducesRows(from) || afterReduction.contains(from));
+    });
+    if (isAfter)
+      afterReduction.insert(&op);
+    if (reducesRows(&op) && isAfter && !needed.contains(&op))
+      return false;
+  }
+  return afterReduction.contains(last);
+}
+
+/// A fusion may write over an operand that it reads only at the index that it writes. Reductions read whole rows
+/// before.
 static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result) {
   if (std::optional<TableSum> sum = asTableSum(fusion))
     return sum->base.getArgNumber() == operand;
@@ -121,12 +152,20 @@ static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result)
     return true;
   Block &body = fusion.getBody().front();
   auto shape = cast<RankedTensorType>(fusion.getResult(result).getType()).getShape();
-  if (!llvm::all_of(body.without_terminator(), [&](Operation &op) { return fitsLoop(&op, shape); }))
+  bool reduces = false;
+  for (Operation &op : body.without_terminator()) {
+    bool reducesThese = reducesRows(&op) && cast<RankedTensorType>(op.getOperand(0).getType()).getShape() == shape;
+    if (!reducesThese && !fitsLoop(&op, shape))
+      return false;
+    reduces |= reducesThese;
+  }
+  Operation *written = body.getTerminator()->getOperand(result).getDefiningOp();
+  if (reduces && !(written && followsReductions(written)))
     return false;
   for (OpOperand &use : body.getArgument(operand).getUses()) {
     Operation *user = use.getOwner();
-    if (isa<YieldOp>(user))
-      continue; // copied element by element
+    if (isa<YieldOp>(user) || (reducesRows(user) && use.getOperandNumber() == 0))
+      continue; // copied element by element, or read before the row is written
     auto factored = cast<FactorOpInterface>(user);
     if (readOf(factored, factored.getFactorRule(), use.getOperandNumber()) != Read::Same)
       return false;

@@ -163,8 +163,8 @@ private:
   LogicalResult checkRule(Operation *op) {
     std::optional<Rule> rule = ruleOf(op);
     return forEachDim(op, *rule, [&](Value value, int64_t dim, int letter, Value first, int64_t firstDim) {
-      bool ordered = rule->whole[letter] || letter == rule->indexed ||
-                     !permuteAlike(sizeOf(value, dim), sizeOf(first, firstDim));
+      bool ordered =
+          rule->whole[letter] || letter == rule->indexed || !permuteAlike(sizeOf(value, dim), sizeOf(first, firstDim));
       return ordered && has(value, dim) ? refuse(op, "reads the sequence by index (" + rule->names[letter] + ")")
                                         : success();
     });

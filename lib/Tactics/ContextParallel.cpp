@@ -53,6 +53,10 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       ofTokens.insert("sequence");
     seeds.must = ofTokens;
     seeds.must.insert("chunks"); // of the loss, and of recurrences, whose states are gathered
+    seeds.binds = [size](const PlacementValue &v) {
+      int64_t chunks = v.find("chunks");
+      return chunks < 0 || cast<RankedTensorType>(v.value.getType()).getDimSize(chunks) % size == 0;
+    };
     seeds.may.insert("layers"); // of stacks that an optimizer multiplies
     llvm::StringSet<> ofCaches;
     ofCaches.insert("parts");

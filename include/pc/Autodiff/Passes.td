@@ -485,7 +485,10 @@ def ChunkLoss : Pass<"pc-chunk-loss", "mlir::ModuleOp"> {
     %dw = pc.add %dw0, %dw1 : ...
     ```
   }];
-  let options = [Option<"chunks", "chunks", "int64_t", "1", "Number of chunks">];
+  let options = [
+    Option<"chunks", "chunks", "int64_t", "1", "Number of chunks">,
+    Option<"ranks", "ranks", "int64_t", "1", "Ranks that split the sequence in its original order">,
+  ];
 }
 
 def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {

@@ -22,8 +22,8 @@ void RowProgram::schedule() {
     }
   }
   // On a CPU, an element that a later segment reads is kept in a result, if it is one, or in a scratch row; loads are
-  // repeated. On a GPU, it stays in registers or is computed again from the operands. These are still intact, because
-  // no fusion with a reduction works in place (mayShareHome).
+  // repeated. On a GPU, it stays in registers or is computed again from the operands. These are still intact: a
+  // fusion with a reduction writes over an operand only in its last segment (mayShareHome).
   if (k.simt)
     return;
   for (Node &n : nodes)
