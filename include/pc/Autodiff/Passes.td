@@ -461,28 +461,35 @@ def ChunkLoss : Pass<"pc-chunk-loss", "mlir::ModuleOp"> {
     ```mlir
     // pc-opt --pc-differentiate=optimizer=sgd --pc-chunk-loss=chunks=2
     func.func @model() {
-      %x = pc.parameter "x" dims ["sequence", "embed"] init <normal, 1.0>
-        source <"x", shape = [8, 4], start = [0, 0], size = [8, 4]> : tensor<8x4xf32>
       %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
         source <"w", shape = [16, 4], start = [0, 0], size = [16, 4]> : tensor<16x4xf32>
-      %targets = pc.input targets dims ["sequence"] : tensor<8xi32>
-      %weights = pc.input loss_weights dims ["sequence"] : tensor<8xf32>
-      %logits = pc.einsum "s e, v e -> s v" %x, %w : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
-      %nll = pc.cross_entropy %logits, %targets : (tensor<8x16xf32>, tensor<8xi32>) -> tensor<8xf32>
-      %loss = pc.einsum "s, s ->" %nll, %weights : (tensor<8xf32>, tensor<8xf32>) -> tensor<f32>
+      %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x8xi32>
+      %targets = pc.input targets dims ["batch", "sequence"] : tensor<2x8xi32>
+      %weights = pc.input loss_weights dims ["batch", "sequence"] : tensor<2x8xf32>
+      %x = pc.embedding %w, %tokens : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
+      %logits = pc.einsum "b s e, v e -> b s v" %x, %w : (tensor<2x8x4xf32>, tensor<16x4xf32>) -> tensor<2x8x16xf32>
+      %nll = pc.cross_entropy %logits, %targets : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+      %loss = pc.einsum "b s, b s ->" %nll, %weights : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<f32>
       pc.output loss "loss" %loss : tensor<f32>
       return
     }
     // becomes
-    %x0 = pc.columns ... -> tensor<4x1x4xf32>
+    %one = pc.seed : tensor<f32>
     ...
-    %logits0 = pc.einsum "s e, v e -> s v" ... -> tensor<4x16xf32>
+    %x0 = pc.columns %x dim 2 from 0 : (tensor<2x4x2x4xf32>) -> tensor<2x4x1x4xf32>
     ...
-    %dlogits0 = pc.cross_entropy_grad ... -> tensor<4x16xf32>
+    %logits0 = pc.einsum "b s e, v e -> b s v" ... -> tensor<2x4x16xf32>
     ...
-    %logits1 = pc.einsum "s e, v e -> s v" ... -> tensor<4x16xf32>
+    %dlogits0 = pc.cross_entropy_grad ... -> tensor<2x4x16xf32>
+    %dx0 = pc.einsum "b s v, v e -> b s e" %dlogits0, ... -> tensor<2x4x4xf32>
+    %dw0 = pc.einsum "b s v, b s e -> v e" %dlogits0, ... -> tensor<16x4xf32>
+    %x1 = pc.columns %x dim 2 from 1 : (tensor<2x4x2x4xf32>) -> tensor<2x4x1x4xf32>
     ...
-    %dw = pc.add %dw0, %dw1 : ...
+    %dx1 = pc.einsum "b s v, v e -> b s e" ...
+    %dw1 = pc.einsum "b s v, b s e -> v e" ...
+    %dw = pc.add %dw0, %dw1 : (tensor<16x4xf32>, tensor<16x4xf32>) -> tensor<16x4xf32>
+    ...
+    %dx = pc.stack %dx0, %dx1 : ... -> tensor<2x2x4x4xf32>
     ```
   }];
   let options = [
