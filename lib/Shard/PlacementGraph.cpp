@@ -218,15 +218,21 @@ void GraphReader::nameDims(func::FuncOp function) {
     if (name)
       nameOf.try_emplace(from, name), nameOf.try_emplace(to, name);
   });
-  // A sequence that a reshape divides has chunks, each with neighbouring tokens.
+  // A sequence that a reshape divides has chunks, each with neighbouring tokens. Those of a loss are groups.
+  llvm::DenseSet<unsigned> ofLoss;
+  function.walk([&](PickOp op) {
+    for (int64_t d = 0, e = rankOf(op.getLogits()); d < e; ++d)
+      ofLoss.insert(classes.classOf(op.getLogits(), d));
+  });
   function.walk([&](ReshapeOp op) {
     FactorRule rule = op.getFactorRule();
     auto visit = [&](Value whole, ArrayRef<int> dims, Value part, ArrayRef<int> partDims) {
       for (auto [d, f] : llvm::enumerate(dims))
         if (StringAttr name = nameOf.lookup(classes.classOf(whole, d));
-            name && name.getValue() == "sequence" && isDivided(op, rule, f))
-          nameOf.try_emplace(classes.classOf(part, llvm::find(partDims, f) - partDims.begin()),
-                             StringAttr::get(op.getContext(), "chunks"));
+            name && name.getValue() == "sequence" && isDivided(op, rule, f)) {
+          unsigned id = classes.classOf(part, llvm::find(partDims, f) - partDims.begin());
+          nameOf.try_emplace(id, StringAttr::get(op.getContext(), ofLoss.contains(id) ? "groups" : "chunks"));
+        }
     };
     visit(op.getX(), rule.operands[0], op.getResult(), rule.results[0]);
     visit(op.getResult(), rule.results[0], op.getX(), rule.operands[0]);

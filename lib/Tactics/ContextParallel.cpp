@@ -52,12 +52,9 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     if (!hasUnevenSteps(size))
       ofTokens.insert("sequence");
     seeds.must = ofTokens;
-    seeds.must.insert("chunks"); // of the loss, and of recurrences, whose states are gathered
-    seeds.binds = [size](const PlacementValue &v) {
-      int64_t chunks = v.find("chunks");
-      return chunks < 0 || cast<RankedTensorType>(v.value.getType()).getDimSize(chunks) % size == 0;
-    };
-    seeds.may.insert("layers"); // of stacks that an optimizer multiplies
+    seeds.must.insert("groups"); // of tokens, for a loss in chunks
+    seeds.may.insert("chunks");  // of recurrences, whose states are gathered
+    seeds.may.insert("layers");  // of stacks that an optimizer multiplies
     llvm::StringSet<> ofCaches;
     ofCaches.insert("parts");
     seeds.must.insert("parts");
