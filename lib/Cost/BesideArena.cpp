@@ -4,6 +4,7 @@
 // NCCL are an estimate.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Report.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/Rounds.h"
 #include "pc/IR/Stages.h"
 
@@ -21,6 +22,8 @@ static constexpr int64_t channels = 16;
 
 /// Bytes of the runtime's staging memory for a move by NCCL between `members` ranks.
 static int64_t stagingBytes(MoveOpInterface move, int64_t members) {
+  if (isa<AllToAllRowsOp>(*move)) // rows are received at their places
+    return 0;
   pcrt_move_shape shape = moveShape(move);
   auto type = cast<RankedTensorType>(move->getOperand(0).getType());
   return pcrt_staging_bytes_of_move(static_cast<int32_t>(move.getMoveKind()), &shape, members,
@@ -58,7 +61,8 @@ llvm::json::Object pc::besideArena(ModuleOp planned) {
     staging = std::max(staging, sum);
   }
   int64_t used = llvm::count_if(groups, [](auto &group) { return group.second; });
-  return llvm::json::Object{{"communicators", int64_t(groups.size()) + !groups.empty()}, // plus one of all ranks
+  const bool connects = !groups.empty() || programsOf(planned).size() > 1;        // stages exchange messages
+  return llvm::json::Object{{"communicators", int64_t(groups.size()) + connects}, // plus one of all ranks
                             {"staging_bytes", staging},
                             {"nccl_bytes_estimated", used * channels * channelBytes}};
 }

@@ -4,6 +4,7 @@
 // share one workspace at the end of the arena, which has the size of the largest one.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/CudaWorkspace.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Generation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -130,7 +131,7 @@ RowTables::RowTables(EinsumOp op) {
   rows = mostRows(op);
   // With tensor cores, tiles of 128 rows read half as many bytes from memory as tiles of 64, if an expert has that many
   // rows.
-  const bool half = typeOf(op.getInputs()[0]).getElementType().isBF16();
+  const bool half = llvm::any_of(op.getInputs(), [](Value v) { return typeOf(v).getElementType().isBF16(); });
   tile = half && rows >= 128 * experts ? 128 : 64;
   tiles = rows / tile + experts;
   firstRows = counts + experts * llvm::divideCeil(tokens, chunk);
@@ -143,9 +144,17 @@ RowTables::RowTables(EinsumOp op) {
   bytes = 4 * (made + (addsRows ? rows * rule.factors[result.back()].size : 0));
 }
 
+/// A product with codes is in a fusion with the ops that make its matrix, and is the last of them.
 bool pc::isOnRows(Operation *op) {
   auto einsum = dyn_cast<EinsumOp>(op);
-  return einsum && einsum.getMask() && hasRows(op);
+  if (auto fusion = dyn_cast<FusionOp>(op)) {
+    auto ops = fusion.getBody().front().without_terminator();
+    einsum = dyn_cast<EinsumOp>(*std::prev(ops.end()));
+    auto decodes = [](Operation &inner) { return inner.getNumResults() == 1 && decodingOf(inner.getResult(0)); };
+    if (llvm::hasSingleElement(ops) || !llvm::all_of(llvm::make_range(ops.begin(), std::prev(ops.end())), decodes))
+      return false;
+  }
+  return einsum && einsum.getMask() && hasRows(einsum);
 }
 
 /// Without rows in the types, a token has at most as many rows as experts that it may choose.
@@ -172,7 +181,7 @@ int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
     if (auto embedding = dyn_cast<EmbeddingGradOp>(op))
       bytes = std::max(bytes, EmbeddingSort(embedding).bytes);
     bytes = std::max(bytes, cachedScoresBytes(op));
-    if (isOnRows(op))
+    if (isa<EinsumOp>(op) && isOnRows(op)) // also in a fusion
       bytes = std::max(bytes, RowTables(cast<EinsumOp>(op)).bytes);
     if (isa<FusionOp>(op) || !columnSumsOf(op).empty())
       bytes = std::max(bytes, columnSumBytes(op));

@@ -462,17 +462,6 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     module.emitError() << error;
     return PCRT_USAGE;
   }
-  auto rounds = options.plan.find<LocalSgdTactic>();
-  if (options.cuda() && rounds && rounds->sendsInt8()) {
-    module.emitError() << "--outer-deltas=int8 does not work with --target=cuda; leave out one of the two";
-    return PCRT_INFEASIBLE;
-  }
-  bool hasCodes = options.weights != "full";
-  module.walk([&](ParameterOp parameter) { hasCodes |= isCode(getElementTypeOrSelf(parameter.getType())); });
-  if (options.cuda() && hasCodes) {
-    module.emitError() << "--weights=int8 and int4 are supported on CPUs only; with --target=cuda, use --weights=full";
-    return PCRT_INFEASIBLE;
-  }
   if (std::string why = whyNoOffload(options); !why.empty()) {
     module.emitError() << why;
     return PCRT_INFEASIBLE;

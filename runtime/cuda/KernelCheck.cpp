@@ -30,13 +30,15 @@ namespace {
 struct Buffer {
   explicit Buffer(const Json &json)
       : offset(json.at("offset")), elements(json.at("elements")), dtype(json.at("dtype")),
-        below(json.value("below", int64_t(1))), positive(json.value("positive", false)),
-        chosen(json.value("chosen", int64_t(0))), of(json.value("of", int64_t(1))) {}
-  int64_t bytes() const { return elements * (dtype == "bf16" ? 2 : 4); }
+        below(json.value("below", int64_t(1))), run(json.value("run", int64_t(-1))),
+        positive(json.value("positive", false)), chosen(json.value("chosen", int64_t(0))),
+        of(json.value("of", int64_t(1))) {}
+  int64_t bytes() const { return elements * (dtype == "i8" ? 1 : dtype == "bf16" ? 2 : 4); }
 
   int64_t offset, elements;
   std::string dtype;
   int64_t below; ///< i32
+  int64_t run;   ///< i32: element i is i modulo `below` (0), or i / run, but below `below`; -1: random
   bool positive;
   int64_t chosen, of; ///< a mask of experts: of every `of` neighbouring numbers, `chosen` are 1 and the others 0
 };
@@ -115,15 +117,22 @@ private:
     fflush(stdout);
   }
 
-  /// Fills a buffer with random numbers in [-1, 1) or [0.1, 0.9), ids below a limit, or a mask of experts. The numbers
-  /// depend only on the buffer's offset.
+  /// Fills a buffer with random numbers in [-1, 1) or [0.1, 0.9), ids below a limit, codes, or a mask of experts. The
+  /// numbers depend only on the buffer's offset.
   void fill(const Buffer &buffer) {
     char *at = host + buffer.offset;
     pool.ranges(buffer.elements, [&](int, int64_t lo, int64_t hi) {
       for (int64_t i = lo; i < hi; ++i) {
         uint64_t bits = mix(uint64_t(buffer.offset + i) * 0x9e3779b97f4a7c15u + 1);
+        if (buffer.dtype == "i8") {
+          at[i] = char(bits >> 56);
+          continue;
+        }
         if (buffer.dtype == "i32") {
-          auto id = int32_t(bits % uint64_t(buffer.below));
+          int64_t id64 = buffer.run < 0    ? int64_t(bits % uint64_t(buffer.below))
+                         : buffer.run == 0 ? i % buffer.below
+                                           : std::min(i / buffer.run, buffer.below - 1);
+          auto id = int32_t(id64);
           memcpy(at + 4 * i, &id, 4);
           continue;
         }

@@ -527,12 +527,11 @@ void SimtEmitter::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
 
 void SimtEmitter::waitForCopies() { NVVM::CpAsyncWaitGroupOp::create(b, loc, 0u); }
 
-/// The known alignment of `width` elements: vectors start at multiples of their width, up to 16 bytes.
+/// The known alignment of `width` elements: vectors start at multiples of their width, up to 16 bytes. Token ids do
+/// not, because microbatches may start anywhere.
 static unsigned alignmentOf(Type element, int64_t width) {
   int64_t bytes = element.getIntOrFloatBitWidth() / 8;
-  if (!isa<FloatType>(element)) // token ids: microbatches may start anywhere
-    return bytes;
-  return std::min<int64_t>(16, bytes * std::max<int64_t>(width, 1));
+  return element.isInteger(32) ? bytes : std::min<int64_t>(16, bytes * std::max<int64_t>(width, 1));
 }
 
 /// Two neighbouring threads have each loaded 8 consecutive bf16 of 16. This exchanges halves, so that each thread has
@@ -566,9 +565,10 @@ Num SimtEmitter::load(Ptr from, Num index, int64_t width) {
     Value low = read(index, partElements), high = read(index + partDistance, partElements);
     value = vector::ShuffleOp::create(b, loc, low, high, llvm::to_vector(llvm::seq<int64_t>(0, width)));
   }
-  if (from.element.isBF16())
-    value = arith::ExtFOp::create(b, loc, width ? Type(VectorType::get(width, b.getF32Type())) : b.getF32Type(), value);
-  return wrap(value);
+  Type wide = width ? Type(VectorType::get(width, b.getF32Type())) : b.getF32Type();
+  return wrap(from.element.isBF16()       ? Value(arith::ExtFOp::create(b, loc, wide, value))
+              : from.element.isInteger(8) ? Value(arith::SIToFPOp::create(b, loc, wide, value)) // codes
+                                          : value);
 }
 
 void SimtEmitter::store(Num value, Ptr to, Num index) {

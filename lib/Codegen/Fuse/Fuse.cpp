@@ -485,6 +485,8 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
     for (Block *block : blocks) {
       // The other fusions look for certain ops. Row fusions take any row op, so they come last.
       splitFullSums(*block);
+      if (target == "cuda") // no epilogue of a library follows our own product
+        fuseCodes(*block);
       fuseBiases(*block, target == "cuda");
       if (target == "cuda")
         fuseGradients(*block);

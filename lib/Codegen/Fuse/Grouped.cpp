@@ -161,6 +161,13 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op) {
   return asGrouped(op, [](Value v) { return rowsOf(v) != nullptr; });
 }
 
+EinsumOp pc::routedOnRows(Operation *op) {
+  if (!isOnRows(op))
+    return {};
+  auto fusion = dyn_cast<FusionOp>(op);
+  return cast<EinsumOp>(fusion ? fusion.getBody().front().getTerminator()->getPrevNode() : op);
+}
+
 /// The ops that make the matrices come first.
 std::optional<CodedExperts> pc::asCodedExperts(FusionOp fusion) {
   Block &body = fusion.getBody().front();

@@ -34,6 +34,9 @@ struct CodedExperts {
 };
 std::optional<CodedExperts> asCodedExperts(FusionOp fusion);
 
+/// The routed einsum that `op`, for which isOnRows holds, is or contains; null for other ops.
+EinsumOp routedOnRows(mlir::Operation *op);
+
 /// Splits the routed einsums of `block` that `which` accepts into a product without the mask and a product with the
 /// mask. The mask multiplies the first of these that exists: an operand that has exactly the dims of the mask, the
 /// result if it has them, an operand that has them.

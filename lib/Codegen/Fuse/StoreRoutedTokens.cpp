@@ -391,7 +391,7 @@ private:
       return;
     Choice choice = it->second;
     if (auto move = dyn_cast<AllToAllOp>(op)) {
-      if (cuda || !locals.contains({op->getBlock(), choice.mask})) // the runtime cannot send it, or not from here
+      if (!locals.contains({op->getBlock(), choice.mask})) // the runtime cannot send it from here
         return;
       if (Value mask = movedMask(move, choice.mask))
         stored[move.getResult()] = {mask, choice.k};
@@ -411,7 +411,7 @@ private:
   static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
   static bool hasType(Value value) { return isa<FloatType>(elementOf(value)); }
   /// CPUs convert values with one number per entry to rows and back only in f32. Device kernels do not support lines of
-  /// experts, or copies of token values to rows without a product.
+  /// experts.
   bool isGrouped(EinsumOp op) {
     Choice choice = choiceOf(op);
     std::optional<Grouped> grouped = asGrouped(op, [&](Value v) { return isStored(v, choice); });
@@ -420,7 +420,7 @@ private:
     const int32_t kind = grouped->desc.grouped;
     const bool packs = kind == PCRT_GROUPED_PACK || kind == PCRT_GROUPED_UNPACK;
     if (cuda)
-      return packs ? !isOfTokens(op) : kind != PCRT_GROUPED_SPREAD && kind != PCRT_GROUPED_SUM;
+      return kind != PCRT_GROUPED_SPREAD && kind != PCRT_GROUPED_SUM;
     const Type from = elementOf(op.getInputs()[0]), to = elementOf(op.getResult());
     return !packs || (isOfTokens(op) ? kind == PCRT_GROUPED_UNPACK || from == to : from.isF32() && to.isF32());
   }

@@ -4,11 +4,13 @@
 //===-----------------------------------------------------------------------------===//
 #include "CheckCases.h"
 #include "../Emit/Kernel.h"
+#include "../Fuse/Grouped.h"
 #include "Description.h"
 #include "pc/Codegen/CompiledKernels.h"
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/AnyOp.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
 
 using namespace mlir;
@@ -69,7 +71,11 @@ static bool isKeyCounts(Operation *op, Value operand) {
 KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
   KernelSample sample{.positive = wantsPositive(op)};
-  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask() == value && isOnRows(op)) {
+  auto isMask = [&](EinsumOp einsum) {
+    auto argument = dyn_cast<BlockArgument>(einsum.getMask());
+    return (argument && isa<FusionOp>(op) ? op->getOperand(argument.getArgNumber()) : einsum.getMask()) == value;
+  };
+  if (EinsumOp einsum = routedOnRows(op); einsum && isMask(einsum)) {
     sample.of = typeOf(value).getShape().back();
     sample.chosen = std::min<int64_t>(static_cast<int64_t>(*einsum.getRouted()), sample.of);
     // If experts have a capacity, draws that many rows, of any tokens.
@@ -77,7 +83,7 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
     if (rows < entries / sample.of * sample.chosen)
       sample.of = entries, sample.chosen = rows;
   }
-  if (!typeOf(value).getElementType().isInteger())
+  if (!typeOf(value).getElementType().isInteger(32))
     return sample;
   sample.ascending = isKeyCounts(op, value);
   if (auto write = dyn_cast<CacheWriteOp>(op)) { // no two tokens have one place; those of the last slot write nothing
@@ -88,29 +94,34 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   return sample;
 }
 
-/// Flops of products that are kernels: attention (half of the scores if it is causal), and products on rows; 0 for
-/// other ops.
+/// Flops of products that are kernels: attention (half of the scores if it is causal), and products on rows or with
+/// codes; 0 for other ops.
 static double flopsOfProducts(Operation *op) {
-  if (isOnRows(op))
+  auto isCodes = [](Type type) { return isCode(getElementTypeOrSelf(type)); };
+  if (isOnRows(op) || llvm::any_of(op->getOperandTypes(), isCodes))
     return flopsOf(op);
   std::optional<bool> causal = isCausalAttention(op);
   return causal ? flopsOf(op) / (*causal ? 2 : 1) : 0;
 }
 
+/// Two codes of 4 bits are one of 8: each byte is valid.
 static json::Object buffer(Value value, int64_t offset) {
   Type element = typeOf(value).getElementType();
   return json::Object{{"offset", offset},
-                      {"elements", storedType(value.getType()).getNumElements()},
+                      {"elements", storedType(value.getType()).getNumElements() / (element.isInteger(4) ? 2 : 1)},
                       {"dtype", element.isF32()    ? "f32"
                                 : element.isBF16() ? "bf16"
+                                : isCode(element)  ? "i8"
                                                    : "i32"}};
 }
 
 /// An input is a buffer and how to draw its elements.
 static json::Object input(Value value, int64_t offset, KernelSample sample) {
   json::Object entry = buffer(value, offset);
-  if (typeOf(value).getElementType().isInteger())
+  if (typeOf(value).getElementType().isInteger(32))
     entry["below"] = sample.ascending ? 1 : sample.below; // the device's test cannot draw sorted numbers
+  if (sample.counts || sample.run)
+    entry["run"] = sample.counts ? 0 : sample.run;
   entry["positive"] = sample.positive;
   if (sample.chosen) {
     entry["chosen"] = sample.chosen;

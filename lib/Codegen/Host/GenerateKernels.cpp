@@ -143,8 +143,6 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   pcrt_move_shape shape = moveShape(op);
   auto ofRows = dyn_cast<AllToAllRowsOp>(*op);
   Address mask = ofRows ? addressOf(ofRows.getMask()) : Address();
-  if (ofRows && cuda)
-    return ofRows.emitOpError() << "is supported on CPUs only";
   if (mask.stride)
     return ofRows.emitOpError() << "needs a mask at a fixed offset";
   int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
@@ -263,15 +261,15 @@ bool Generator::isIdle(Operation *op) {
 
 /// Writes the code of the host for one op: calls of the runtime, kernels or a library, or nothing.
 LogicalResult Generator::emitOp(Operation *op) {
+  auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };
   if (hasRows(op) && !isa<AllToAllRowsOp>(op)) {
     if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask())
       return emitGrouped(einsum);
     if (auto fusion = dyn_cast<FusionOp>(op))
       if (std::optional<CodedExperts> experts = asCodedExperts(fusion))
-        return emitGrouped(*experts);
+        return cuda ? emitKernels(op, op->getOperands(), resultAddresses()) : emitGrouped(*experts);
     return emitOp(rowForm(op).op);
   }
-  auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>(
           [](Operation *) { return success(); })
@@ -329,7 +327,8 @@ LogicalResult Generator::emitOp(Operation *op) {
         return success();
       })
       .Case([&](FusionOp fusion) {
-        if (std::optional<FusedProduct> product = asFusedProduct(fusion, cuda))
+        // On a GPU our own kernels multiply by codes.
+        if (std::optional<FusedProduct> product = asFusedProduct(fusion, cuda); product && !(cuda && product->group))
           return emitGemm(*product);
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
@@ -476,8 +475,6 @@ LogicalResult Generator::emitRound() {
   OwningOpRef<func::FuncOp> round = buildRound(planned);
   if (!round)
     return success();
-  if (codesHome(planned) && all.target.cuda)
-    return planned.emitError("deltas=int8 is supported for CPU ranks only; use deltas=f32");
   HostProgram ofRound(all.module, "pc_round" + suffix);
   main = &ofRound;
   size_t before = written.size();

@@ -2,6 +2,7 @@
 // The step is generated as for an executable. Then its calls, its tables and the code of its kernels are read.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/KernelReport.h"
+#include "../Fuse/Gemm.h"
 #include "../Fuse/Grouped.h"
 #include "Generator.h"
 #include "pc/Cost/Cost.h"
@@ -60,18 +61,25 @@ static void addProducts(Use &use, const TensorWork &products, Operation *op, con
   use.computing = attentionSeconds(work, machine) / use.tensorShare;
 }
 
-/// Adds the operations of a product on rows, if all experts are chosen equally often.
-static void addGrouped(Use &use, const TensorWork &products, EinsumOp op, const MachineModel &machine) {
-  const pcrt_gemm_desc d = asGrouped(op)->desc;
-  use.flops = flopsOf(op.getOperation());
+/// The sizes m, n and k of a product that is a kernel: one on rows, or one with codes.
+static std::array<double, 3> sizesOf(Operation *op) {
+  auto sizes = [](const auto &product) {
+    return std::array{static_cast<double>(product.m), static_cast<double>(product.n), static_cast<double>(product.k)};
+  };
+  if (EinsumOp routed = routedOnRows(op))
+    return sizes(asGrouped(routed)->desc);
+  return sizes(*asGemm(asFusedProduct(cast<FusionOp>(op), /*cuda=*/true)->product));
+}
+
+/// Adds the operations of a product that is a kernel. All experts are chosen equally often.
+static void addProduct(Use &use, const TensorWork &products, Operation *op, const MachineModel &machine) {
+  auto [m, n, k] = sizesOf(op);
+  use.flops = flopsOf(op);
   if (products.flops) { // counted for all blocks, including those that exit early
     use.operandBytes = products.sharedBytes;
     use.tensorShare = products.share(machine.sharedBandwidth, machine.bf16Flops);
   }
-  auto size = [](int64_t n) { return static_cast<double>(n); };
-  double atWorst = 2 * size(d.m) * size(d.n) * size(d.k);
-  use.computing = use.flops / atWorst *
-                  productSeconds({1, size(d.m), size(d.n), size(d.k), products.flops > 0, false}, machine) /
+  use.computing = use.flops / (2 * m * n * k) * productSeconds({1, m, n, k, products.flops > 0, false}, machine) /
                   (products.flops ? use.tensorShare : 1);
 }
 
@@ -88,8 +96,8 @@ static FailureOr<Use> useOf(const KernelSet::Info &info, gpu::GPUFuncOp kernel, 
   Use use;
   if (products.flops && isCausalAttention(op))
     addProducts(use, products, op, machine);
-  if (info.kind == "product" && isOnRows(op))
-    addGrouped(use, products, cast<EinsumOp>(op), machine);
+  if (info.kind == "product")
+    addProduct(use, products, op, machine);
   std::map<int64_t, int64_t> byWidth;
   for (auto [buffer, of] : llvm::zip_equal(buffers, *accesses)) {
     use.read += bytesOf(of.loads);

@@ -2,9 +2,12 @@
 // The table of special kernels: the number of their parts, their workspace, and the function that writes them. Other
 // ops become row kernels or plain loops (Host/KernelOf.cpp).
 //===-----------------------------------------------------------------------------===//
+#include "../Fuse/Grouped.h"
 #include "Attention/Attention.h"
+#include "Coded/CodedProduct.h"
 #include "Kernels.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Sharing.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -17,7 +20,7 @@ static constexpr unsigned biasGradPart = 2, biasGradResult = 3;
 /// An op has several kernels if one needs all results of another one.
 unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   if (simt && isOnRows(op))
-    return kernels::groupedParts(cast<EinsumOp>(op));
+    return kernels::groupedParts(routedOnRows(op));
   auto fusion = dyn_cast<FusionOp>(op);
   if (simt && (isa<EmbeddingGradOp>(op) || (fusion && asTableSum(fusion))))
     return kernels::embeddingGradParts;
@@ -37,7 +40,7 @@ int64_t pc::kernelWorkspaceBytes(Operation *op) {
   if (isa<CachedAttentionOp>(op))
     return cachedScoresBytes(op);
   if (isOnRows(op))
-    return RowTables(cast<EinsumOp>(op)).bytes;
+    return RowTables(routedOnRows(op)).bytes;
   auto fusion = dyn_cast<FusionOp>(op);
   std::optional<TableSum> sum = fusion ? asTableSum(fusion) : std::nullopt;
   if (auto embedding = sum ? sum->gradient : dyn_cast<EmbeddingGradOp>(op))
@@ -86,14 +89,14 @@ LogicalResult pc::kernels::emit(PackedAttentionOp op, Kernel &kernel) { return e
 LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) { return emitBackward(op, kernel); }
 LogicalResult pc::kernels::emit(PackedAttentionGradOp op, Kernel &kernel) { return emitBackward(op, kernel); }
 
-/// Checks that operands and results are static tensors of f32, bf16 or i32, as special kernels require.
+/// Checks that operands and results are static tensors of f32, bf16, i32 or codes, as special kernels require.
 static LogicalResult checkTypes(Operation *op) {
   for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
     auto tensor = cast<RankedTensorType>(type);
     Type element = tensor.getElementType();
-    if (!tensor.hasStaticShape() || !(element.isF32() || element.isBF16() || element.isInteger(32)))
+    if (!tensor.hasStaticShape() || !(element.isF32() || element.isBF16() || element.isInteger(32) || isCode(element)))
       return op->emitOpError() << "has no CPU kernel for " << withEncoding(type, {})
-                               << "; supported are static tensors of f32, bf16 and i32";
+                               << "; supported are static tensors of f32, bf16, i32 and, for weights, i8 and i4";
     if (tensor.getNumElements() == 0)
       return op->emitOpError() << "has no CPU kernel for the empty tensor " << withEncoding(type, {});
   }
@@ -113,9 +116,9 @@ static LogicalResult emitTableSum(TableSum sum, Kernel &kernel) {
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
   if (kernel.simt && isa<LayerNormGradOp, RMSNormGradOp>(op))
     return std::nullopt; // a row kernel
-  if (isOnRows(op)) {
+  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && isOnRows(op)) {
     auto emit = kernel.simt ? kernels::emitGrouped : kernels::emitPlainGrouped;
-    return failed(checkTypes(op)) ? failure() : emit(cast<EinsumOp>(op), kernel);
+    return failed(checkTypes(op)) ? failure() : emit(einsum, kernel);
   }
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
@@ -129,6 +132,8 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
         return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
       })
       .Case([&](FusionOp fusion) -> std::optional<LogicalResult> {
+        if (kernels::isCodedProduct(fusion))
+          return failed(checkTypes(op)) ? failure() : kernels::emitCodedProduct(fusion, kernel);
         std::optional<TableSum> sum = asTableSum(fusion);
         return sum ? std::optional(emitTableSum(*sum, kernel)) : std::nullopt;
       })

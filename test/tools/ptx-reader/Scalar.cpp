@@ -409,14 +409,15 @@ void move(Opcode &opcode, Instruction &in) {
 
 enum Rounding { Nearest, Zero, Down, Up };
 
-/// An integer type by its kind and bits: extended and cut off.
+/// An integer type by its kind and bits: extended and cut off. No register has 8 bits, so a signed result of 8 bits is
+/// extended to the register's size.
 uint64_t convertInteger(Type to, Type from, uint64_t bits) {
   auto cut = [](uint64_t x, int width) { return width == 64 ? x : x & ((uint64_t(1) << width) - 1); };
   if (from.kind == 's' && from.bits < 64)
     bits = uint64_t(int64_t(bits << (64 - from.bits)) >> (64 - from.bits));
   else
     bits = cut(bits, from.bits);
-  return cut(bits, to.bits);
+  return to == Type{'s', 8} ? cut(uint64_t(int8_t(bits)), 32) : cut(bits, to.bits);
 }
 
 /// Clamps to the range of the integer; NaN is 0.
@@ -491,6 +492,19 @@ void convert(Opcode &opcode, Instruction &in) {
     opcode.refuse();
 }
 
+/// prmt in the default mode: each byte of the result is one of the eight bytes of b and a, or eight copies of its sign,
+/// as four bits of the selector say.
+uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t bytes = uint64_t(b) << 32 | a;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t chosen = selector >> 4 * i & 15;
+    const auto byte = uint8_t(bytes >> 8 * (chosen & 7));
+    result |= uint32_t(chosen & 8 ? (byte & 0x80 ? 0xff : 0) : byte) << 8 * i;
+  }
+  return result;
+}
+
 void rounded(Opcode &opcode) {
   if (opcode.takeOne({"rn", "approx"}) < 0)
     opcode.refuse();
@@ -562,8 +576,9 @@ const DecoderTable &pc::ptx::scalarInstructions() {
        }},
       {"shl", shift},
       {"shr", shift},
-      // Data Movement and Conversion: mov, cvt
+      // Data Movement and Conversion: mov, prmt, cvt
       {"mov", move},
+      {"prmt", [](Opcode &o, Instruction &in) { o.need("b32"), in.run = run<uint32_t, permute>; }},
       {"cvt", convert},
       // Control Flow: ret, exit (bra is read by the parser)
       {"ret", [](Opcode &, Instruction &in) { in.flow = Instruction::Exit, in.results = 0; }},

@@ -74,6 +74,15 @@ public:
     }
   }
 
+  /// Writes a tile of numbers that are computed to the buffer at `buffer`: read(line, element) returns `inCopy` of
+  /// them.
+  void stageNumbers(const Tile &tile, Num buffer, llvm::function_ref<Num(Num, Num)> read) {
+    for (int64_t trip = 0; trip < tile.trips(); ++trip) {
+      auto [own, element] = place(tile, trip);
+      (tile.memory + (buffer * tile.elements() + own * tile.pitch() + element)).store(read(own, element), e.integer(0));
+    }
+  }
+
   /// The sums over [lo, hi), a chunk at a time: stageBoth(first of a chunk, number of the buffer) starts its copies.
   Carried sum(Num lo, Num hi, llvm::function_ref<void(Num, Num)> stageBoth) {
     auto start = [&](Num first) {
@@ -158,8 +167,9 @@ int64_t sideFor(int64_t n) { return n > 64 ? 128 : 64; }
 
 bool pc::kernels::suitsTensorCores(const OnRows &on) {
   const pcrt_gemm_desc &d = on.d;
-  bool isProduct = d.grouped == PCRT_GROUPED_PRODUCT;
-  return on.a.element.isBF16() && on.b.element.isBF16() && d.n % inCopy == 0 && (isProduct ? d.k : d.m) % inCopy == 0;
+  bool isProduct = d.grouped != PCRT_GROUPED_GRADIENT;
+  return on.a.element.isBF16() && (on.b.element.isBF16() || on.weights.areCodes()) && d.n % inCopy == 0 &&
+         (isProduct ? d.k : d.m) % inCopy == 0;
 }
 
 /// Multiplies the rows of one expert by its weights. The rows of a tile may be scattered over the tokens.
@@ -168,8 +178,8 @@ void pc::kernels::emitProductByTensorCores(OnRows &on) {
   const pcrt_gemm_desc &d = on.d;
   const int64_t side = sideFor(d.n);
   const bool whole = d.k % depth == 0;
-  TileProduct m(on, {on.at.tile, /*deep=*/true}, {side, d.b_n_stride != 1});
-  forRowBlocks(on, threads, on.at.tile, side, [&](const RowBlock &block) {
+  TileProduct m(on, {on.tile, /*deep=*/true}, {side, d.b_n_stride != 1});
+  forRowBlocks(on, threads, on.tile, side, [&](const RowBlock &block) {
     m.begin();
     auto exists = [&](Num line) { return block.first + line < block.end; };
     OnRows::Carried rows; // offsets of this thread's rows of a; rows that do not exist are not stored
@@ -183,11 +193,22 @@ void pc::kernels::emitProductByTensorCores(OnRows &on) {
       m.stage(m.leftTile(), buffer, on.a, [&](int64_t trip, Num, Num element) {
         return TileProduct::Source{rows[trip] + first + element, ifThere(first + element)};
       });
-      m.stage(m.rightTile(), buffer, on.b, [&](int64_t, Num line, Num element) {
+      auto placeOf = [&](Num line, Num element) {
         Num inDepth = first + (m.rightTile().deep ? element : line);
         Num column = block.column + (m.rightTile().deep ? line : element);
         if (d.n % side)
           column = e.select(column < e.integer(d.n), column, e.integer(0));
+        return std::pair(inDepth, column);
+      };
+      if (on.weights.areCodes())
+        return m.stageNumbers(m.rightTile(), buffer, [&](Num line, Num element) {
+          auto [inDepth, column] = placeOf(line, element);
+          Num exists = inDepth < end, at = whole ? inDepth : e.select(exists, inDepth, e.integer(0));
+          Num values = on.weights.load(block.expert, at, column, inCopy);
+          return whole ? values : e.select(exists, values, e.zeros(inCopy));
+        });
+      m.stage(m.rightTile(), buffer, on.b, [&](int64_t, Num line, Num element) {
+        auto [inDepth, column] = placeOf(line, element);
         return TileProduct::Source{weights + inDepth * d.b_k_stride + column * d.b_n_stride, ifThere(inDepth)};
       });
     });
@@ -203,10 +224,10 @@ void pc::kernels::emitGradientByTensorCores(OnRows &on) {
   const int64_t height = sideFor(d.m), width = sideFor(d.n);
   const int64_t rows = llvm::divideCeil(d.m, height), columns = llvm::divideCeil(d.n, width);
   TileProduct m(on, {height, /*deep=*/false}, {width, /*deep=*/false});
-  e.teams(on.at.experts * rows * columns, threads, 1, [&](Num item) {
+  e.teams(on.at->experts * rows * columns, threads, 1, [&](Num item) {
     m.begin();
     Num expert = item / (rows * columns), row = item / columns % rows * height, column = item % columns * width;
-    Num first = on.entry(on.at.firstRows, expert), end = on.entry(on.at.firstRows, expert + 1);
+    Num first = on.entry(on.at->firstRows, expert), end = on.entry(on.at->firstRows, expert + 1);
     auto sums = m.sum(first, end, [&](Num chunk, Num buffer) {
       auto stage = [&](const Tile &tile, Ptr from, int32_t lies, int64_t extent, Num begin) {
         m.stage(tile, buffer, from, [&](int64_t, Num line, Num element) {

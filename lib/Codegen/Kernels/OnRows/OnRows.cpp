@@ -16,7 +16,7 @@ constexpr int64_t warp = 32, warps = 8;
 /// give the same tables for the same mask, whatever the order of blocks.
 class FindRows {
 public:
-  explicit FindRows(OnRows &on) : on(on), e(on.e), at(on.at), chunks(llvm::divideCeil(at.tokens, at.chunk)) {}
+  explicit FindRows(OnRows &on) : on(on), e(on.e), at(*on.at), chunks(llvm::divideCeil(at.tokens, at.chunk)) {}
 
   /// Part 0: counts the rows of each chunk.
   void count() {
@@ -118,11 +118,18 @@ private:
 };
 } // namespace
 
-/// Copies one number per token and expert to the rows.
+/// Copies one number per token and expert to the rows, or the lines of tokens to their rows.
 static void emitPack(OnRows &on) {
   SimtEmitter &e = on.e;
-  e.teams(on.at.tokens * on.at.experts, 1, 256, [&](Num i) {
-    Num row = on.entry(on.at.rowOf, i);
+  if (on.d.a_lies == PCRT_LIES_TOKENS)
+    return e.items(on.at->rows, on.d.n, /*reduces=*/false, [&](Num row) {
+      e.when(row < on.entry(on.at->firstRows, e.integer(on.at->experts)), [&] {
+        Num from = on.rowAt(PCRT_LIES_TOKENS, row, on.d.n), to = row * on.d.n;
+        e.vectors(on.d.n, [&](Num i, int64_t width) { on.c.store(on.a.load(from + i, width), to + i); });
+      });
+    });
+  e.teams(on.at->tokens * on.at->experts, 1, 256, [&](Num i) {
+    Num row = on.entry(on.at->rowOf, i);
     e.when(e.notBefore(row, e.integer(0)), [&] { on.c.store(on.a.load(i), row); });
   });
 }
@@ -130,48 +137,72 @@ static void emitPack(OnRows &on) {
 /// Copies numbers of rows back to tokens and experts; entries without a row are 0. The result may overwrite the mask.
 static void emitUnpack(OnRows &on) {
   SimtEmitter &e = on.e;
-  e.teams(on.at.tokens * on.at.experts, 1, 256, [&](Num i) {
-    Num row = on.entry(on.at.rowOf, i);
+  e.teams(on.at->tokens * on.at->experts, 1, 256, [&](Num i) {
+    Num row = on.entry(on.at->rowOf, i);
     auto none = [&] { return e.real(0); };
     on.c.store(e.pick(e.notBefore(row, e.integer(0)), [&] { return on.a.load(row); }, none), i);
   });
 }
 
-/// Part 3 of a product by token: adds the rows of each token, in the order of its experts.
-static void emitCombine(OnRows &on) {
+/// Adds the rows of each token, in the order of its experts: those of an operand, or those that part 2 of a product by
+/// token has made.
+static void emitCombine(OnRows &on, Ptr rows) {
   SimtEmitter &e = on.e;
   const int64_t width = on.d.n;
-  e.items(on.at.tokens, width, /*reduces=*/false, [&](Num token) {
+  e.items(on.at->tokens, width, /*reduces=*/false, [&](Num token) {
     e.vectors(width, [&](Num column, int64_t vector) {
       Num none = vector ? e.zeros(vector) : e.real(0);
       auto sums =
-          e.loop(e.integer(0), e.integer(on.at.experts), 1, {none}, [&](Num expert, const OnRows::Carried &sum) {
-            Num row = on.entry(on.at.rowOf, token * on.at.experts + expert);
+          e.loop(e.integer(0), e.integer(on.at->experts), 1, {none}, [&](Num expert, const OnRows::Carried &sum) {
+            Num row = on.entry(on.at->rowOf, token * on.at->experts + expert);
             return e.choose(row < e.integer(0), sum,
-                            [&] { return OnRows::Carried{sum[0] + on.made().load(row * width + column, vector)}; });
+                            [&] { return OnRows::Carried{sum[0] + rows.load(row * width + column, vector)}; });
           });
       on.c.store(sums[0], token * width + column);
     });
   });
 }
 
-/// Neighbouring blocks share tiles of rows or columns in the cache.
+/// A plain product has the same blocks, and needs no tables to find them.
 void pc::kernels::forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
                                llvm::function_ref<void(const RowBlock &)> body) {
   SimtEmitter &e = on.e;
   // Blocks that run at the same time share tiles of rows or of columns, which stay in the second-level cache. Therefore
   // `together` blocks of columns of the same rows follow each other, then the blocks of the next rows.
   const int64_t all = llvm::divideCeil(on.d.n, columns), together = std::min<int64_t>(all, 16);
-  const int64_t stripes = llvm::divideCeil(all, together), parts = on.at.tile / rows, height = on.at.tiles * parts;
+  const int64_t stripes = llvm::divideCeil(all, together), parts = on.tile / rows, height = on.tiles * parts;
   e.teams(stripes * height * together, threads, 1, [&](Num item) {
     Num stripe = item / (height * together), part = item / together % height, tile = part / parts;
-    Num number = stripe * together + item % together, expert = on.entry(on.at.tileExperts, tile);
+    Num number = stripe * together + item % together;
+    if (on.d.grouped == PCRT_GROUPED_NONE)
+      return e.when((number < e.integer(all)) & (part * rows < e.integer(on.d.m)),
+                    [&] { body({e.integer(0), part * rows, e.integer(on.d.m), number * columns}); });
+    Num expert = on.entry(on.at->tileExperts, tile);
     e.when(e.notBefore(expert, e.integer(0)) & (number < e.integer(all)), [&] {
-      Num end = on.entry(on.at.firstRows, expert + 1);
-      Num first = on.entry(on.at.tileRows, tile) + part % parts * rows;
+      Num end = on.entry(on.at->firstRows, expert + 1);
+      Num first = on.entry(on.at->tileRows, tile) + part % parts * rows;
       e.when(first < end, [&] { body({expert, first, end, number * columns}); });
     });
   });
+}
+
+/// A fusion with codes has its operands in another order than the einsum.
+std::optional<RoutedBuffers> pc::kernels::routedBuffers(Operation *op, const Kernel &kernel) {
+  EinsumOp einsum = routedOnRows(op);
+  std::optional<Grouped> grouped = asGrouped(einsum);
+  if (!grouped)
+    return std::nullopt;
+  auto fusion = dyn_cast<FusionOp>(op);
+  if (!fusion)
+    return RoutedBuffers{einsum, *grouped, SmallVector<Ptr, 3>(kernel.operands.begin(), kernel.operands.end()), {}};
+  CodedExperts coded = *asCodedExperts(fusion);
+  auto bufferOf = [&](Value outside) {
+    return kernel.operands[std::distance(fusion.getInputs().begin(), llvm::find(fusion.getInputs(), outside))];
+  };
+  grouped->desc = coded.desc;
+  SmallVector<Ptr, 3> operands(3, bufferOf(coded.mask));
+  operands[grouped->a] = bufferOf(coded.a), operands[grouped->b] = bufferOf(coded.codes);
+  return RoutedBuffers{einsum, *grouped, operands, bufferOf(coded.scales)};
 }
 
 unsigned pc::kernels::groupedParts(EinsumOp op) {
@@ -181,10 +212,15 @@ unsigned pc::kernels::groupedParts(EinsumOp op) {
 
 /// Parts 0 and 1 find the rows, and part 2 computes. A result by token needs a further part that adds its rows.
 LogicalResult pc::kernels::emitGrouped(EinsumOp op, Kernel &kernel) {
-  std::optional<Grouped> grouped = asGrouped(op);
-  if (!grouped)
-    return op.emitOpError() << "works on routed tokens, but is not a matrix product of them";
-  OnRows on(op, kernel, *grouped);
+  std::optional<RoutedBuffers> routed = routedBuffers(op, kernel);
+  if (!routed)
+    return op->emitOpError() << "works on routed tokens, but is not a matrix product of them";
+  emitRouted(*routed, kernel);
+  return success();
+}
+
+void pc::kernels::emitRouted(const RoutedBuffers &routed, Kernel &kernel) {
+  OnRows on(routed, kernel);
   const bool multiplies = on.d.grouped <= PCRT_GROUPED_GRADIENT;
   kernel.kind = kernel.part < 2 ? "index" : !multiplies ? "copy" : kernel.part == 2 ? "product" : "reduction";
   switch (kernel.part) {
@@ -197,6 +233,8 @@ LogicalResult pc::kernels::emitGrouped(EinsumOp op, Kernel &kernel) {
   case 2:
     if (on.d.grouped == PCRT_GROUPED_PACK)
       emitPack(on);
+    else if (on.d.grouped == PCRT_GROUPED_UNPACK && on.d.c_lies == PCRT_LIES_TOKENS)
+      emitCombine(on, on.a);
     else if (on.d.grouped == PCRT_GROUPED_UNPACK)
       emitUnpack(on);
     else if (on.d.grouped == PCRT_GROUPED_GRADIENT)
@@ -205,8 +243,7 @@ LogicalResult pc::kernels::emitGrouped(EinsumOp op, Kernel &kernel) {
       (suitsTensorCores(on) ? emitProductByTensorCores : emitProductByNumbers)(on);
     break;
   case 3:
-    emitCombine(on);
+    emitCombine(on, on.made());
     break;
   }
-  return success();
 }

@@ -6,25 +6,46 @@
 #define PC_LIB_CODEGEN_KERNELS_ONROWS_ONROWS_H
 
 #include "../../Fuse/Grouped.h"
+#include "../Coded/Weights.h"
 #include "../Kernels.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace pc::kernels {
 
-/// A routed einsum and its buffers.
+/// A routed einsum, alone or as the product of a fusion with codes, and the kernel's buffers of its operands.
+struct RoutedBuffers {
+  EinsumOp einsum;
+  Grouped grouped;
+  llvm::SmallVector<Ptr, 3> operands;
+  Ptr scales;
+};
+/// Nothing if no kernel computes the einsum.
+std::optional<RoutedBuffers> routedBuffers(mlir::Operation *op, const Kernel &kernel);
+/// Emit a routed einsum: for GPUs like emitGrouped, and for CPUs like emitPlainGrouped (Kernels.h).
+void emitRouted(const RoutedBuffers &routed, Kernel &kernel);
+void emitPlainRouted(const RoutedBuffers &routed, Kernel &kernel);
+
+/// A routed einsum and its buffers, or a plain product, which has one expert with all rows.
 class OnRows {
 public:
   using Carried = Emitter::Carried;
 
-  OnRows(EinsumOp op, Kernel &kernel, const Grouped &grouped)
-      : k(kernel), e(*kernel.simt), d(grouped.desc), at(op), a(kernel.operands[grouped.a]),
-        b(kernel.operands[grouped.b]), mask(kernel.operands.back()), c(kernel.results[0]) {}
+  OnRows(const RoutedBuffers &routed, Kernel &kernel)
+      : k(kernel), e(*kernel.simt), d(routed.grouped.desc), at(routed.einsum), tile(at->tile), tiles(at->tiles),
+        a(routed.operands[routed.grouped.a]), b(routed.operands[routed.grouped.b]), mask(routed.operands.back()),
+        c(kernel.results[0]), weights(d, /*aligned=*/true, b, routed.scales) {}
+  OnRows(const pcrt_gemm_desc &d, Kernel &kernel, Ptr a, Ptr b, Ptr scales)
+      : k(kernel), e(*kernel.simt), d(d), tile(a.element.isBF16() && d.m >= 128 ? 128 : 64),
+        tiles(llvm::divideCeil(d.m, tile)), a(a), b(b), c(kernel.results[0]), weights(d, /*aligned=*/true, b, scales) {}
 
   Kernel &k;
   SimtEmitter &e;
   const pcrt_gemm_desc d;
-  const RowTables at;
-  const Ptr a, b, mask, c;
+  const std::optional<RowTables> at = {}; ///< of a routed einsum
+  const int64_t tile, tiles;              ///< rows of a block, and blocks of rows, at most
+  const Ptr a, b, mask = {}, c;
+  const Weights weights; ///< b of a product with experts' matrices
 
   /// A table of the workspace.
   Ptr table(int64_t offset) {
@@ -32,11 +53,11 @@ public:
     return words + e.integer(offset);
   }
   Num entry(int64_t offset, Num index) { return e.extend(table(offset).load(index)); }
-  Ptr made() { return table(at.made).as(e.b.getF32Type()); }
+  Ptr made() { return table(at->made).as(e.b.getF32Type()); }
 
   /// The offset of the existing row `row` in an operand whose rows have `width` elements.
   Num rowAt(int32_t lies, Num row, int64_t width) {
-    return (lies == PCRT_LIES_TOKENS ? entry(at.tokenOf, row) : row) * width;
+    return (lies == PCRT_LIES_TOKENS ? entry(at->tokenOf, row) : row) * width;
   }
 };
 

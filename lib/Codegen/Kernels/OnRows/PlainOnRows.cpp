@@ -2,8 +2,7 @@
 // --check-kernels compares a device's kernels with these; programs for CPUs call the runtime instead. Rows are counted
 // from the mask whenever they are needed.
 //===-----------------------------------------------------------------------------===//
-#include "../../Fuse/Grouped.h"
-#include "../Kernels.h"
+#include "OnRows.h"
 
 using namespace mlir;
 using namespace pc;
@@ -13,9 +12,10 @@ namespace {
 /// Emits the CPU kernel of one grouped product. It favours plain loops over speed, since it is the reference.
 class PlainOnRows {
 public:
-  PlainOnRows(Kernel &kernel, const Grouped &grouped)
-      : k(kernel), e(kernel.e), d(grouped.desc), a(kernel.operands[grouped.a]), b(kernel.operands[grouped.b]),
-        mask(kernel.operands.back()), c(kernel.results[0]) {}
+  PlainOnRows(Kernel &kernel, const RoutedBuffers &routed)
+      : k(kernel), e(kernel.e), d(routed.grouped.desc), a(routed.operands[routed.grouped.a]),
+        b(routed.operands[routed.grouped.b]), mask(routed.operands.back()), c(kernel.results[0]),
+        weights(d, /*aligned=*/false, b, routed.scales) {}
 
   /// One function for each kind of grouped product.
   void emit() {
@@ -25,10 +25,14 @@ public:
     case PCRT_GROUPED_GRADIENT:
       return gradient();
     case PCRT_GROUPED_PACK:
+      if (d.a_lies == PCRT_LIES_TOKENS)
+        return ofTokens(/*adds=*/false);
       return k.forItems(1, 1, /*reduces=*/false, [&](Num) {
         forRows([&](Num row, Num token, Num expert) { c.store(a.load(token * d.experts + expert), row); });
       });
     case PCRT_GROUPED_UNPACK:
+      if (d.c_lies == PCRT_LIES_TOKENS)
+        return ofTokens(/*adds=*/true);
       return k.forItems(1, 1, /*reduces=*/false, [&](Num) { unpack(); });
     }
   }
@@ -78,6 +82,21 @@ private:
     });
   }
 
+  /// An item is a column: of the lines that tokens give to their rows, or of the rows that are added to tokens' lines.
+  void ofTokens(bool adds) {
+    k.forItems(d.n, 1, /*reduces=*/false, [&](Num column) {
+      if (adds)
+        e.loop(e.integer(0), e.integer(d.tokens), 1, [&](Num token) { c.store(e.real(0), token * d.n + column); });
+      forRows([&](Num row, Num token, Num) {
+        Num ofRow = row * d.n + column, ofToken = token * d.n + column;
+        if (adds)
+          c.store(c.load(ofToken) + a.load(ofRow), ofToken);
+        else
+          c.store(a.load(ofToken), ofRow);
+      });
+    });
+  }
+
   /// An item is some columns of the result, for all rows. The rows of one token are added in the order of experts.
   void product() {
     const bool deep = d.b_n_stride != 1, byToken = d.c_lies == PCRT_LIES_TOKENS;
@@ -89,15 +108,16 @@ private:
         e.loop(e.integer(0), e.integer(d.tokens), 1, clear);
       forRows([&](Num row, Num token, Num expert) {
         Num from = (d.a_lies == PCRT_LIES_TOKENS ? token : row) * d.k;
-        Num weights = expert * d.b_batch_stride + column * d.b_n_stride, sum;
+        Num sum;
         if (deep && d.b_k_stride == 1)
-          sum = e.splat(
-              e.sums(d.k, 1,
-                     [&](Num i, int64_t n) { return Carried{a.load(from + i, n) * b.load(weights + i, n)}; })[0],
-              width);
+          sum = e.splat(e.sums(d.k, 1,
+                               [&](Num i, int64_t n) {
+                                 return Carried{a.load(from + i, n) * weights.load(expert, i, column, n)};
+                               })[0],
+                        width);
         else
           sum = e.loop(e.integer(0), e.integer(d.k), 1, {e.zeros(width)}, [&](Num i, const Carried &sums) {
-            return Carried{e.fma(e.splat(a.load(from + i), width), b.load(weights + i * d.b_k_stride, width), sums[0])};
+            return Carried{e.fma(e.splat(a.load(from + i), width), weights.load(expert, i, column, width), sums[0])};
           })[0];
         Num at = (byToken ? token : row) * d.n + column;
         c.store(byToken ? c.load(at, width) + sum : sum, at);
@@ -129,14 +149,19 @@ private:
   Emitter &e;
   const pcrt_gemm_desc d;
   const Ptr a, b, mask, c;
+  const Weights weights;
 };
 } // namespace
 
 LogicalResult pc::kernels::emitPlainGrouped(EinsumOp op, Kernel &kernel) {
-  std::optional<Grouped> grouped = asGrouped(op);
-  if (!grouped)
-    return op.emitOpError() << "works on routed tokens, but is not a matrix product of them";
-  kernel.kind = "product";
-  PlainOnRows(kernel, *grouped).emit();
+  std::optional<RoutedBuffers> routed = routedBuffers(op, kernel);
+  if (!routed)
+    return op->emitOpError() << "works on routed tokens, but is not a matrix product of them";
+  emitPlainRouted(*routed, kernel);
   return success();
+}
+
+void pc::kernels::emitPlainRouted(const RoutedBuffers &routed, Kernel &kernel) {
+  kernel.kind = "product";
+  PlainOnRows(kernel, routed).emit();
 }

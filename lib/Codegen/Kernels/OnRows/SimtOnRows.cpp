@@ -110,7 +110,7 @@ void pc::kernels::emitProductByNumbers(OnRows &on) {
       Num line = m.place(trip, widthOfA, /*deep=*/true).second;
       rows.push_back(on.rowAt(d.a_lies, e.select(exists(line), block.first + line, block.first), d.k));
     }
-    Num weights = block.expert * d.b_batch_stride, none = e.integer(0), depthEnd = e.integer(d.k);
+    Num none = e.integer(0), depthEnd = e.integer(d.k);
     auto sums = m.sum(none, depthEnd, [&](Num first, Ptr left, Ptr right) {
       m.stage(left, widthOfA, /*deep=*/true, [&](int64_t trip, Num inDepth, Num inSide) {
         Num at = first + inDepth;
@@ -118,8 +118,10 @@ void pc::kernels::emitProductByNumbers(OnRows &on) {
       });
       m.stage(right, widthOfB, deep, [&](int64_t, Num inDepth, Num inSide) {
         Num at = first + inDepth, column = block.column + inSide;
-        return m.loadIf((at < depthEnd) & (column < e.integer(d.n)), on.b, weights,
-                        at * d.b_k_stride + column * d.b_n_stride, widthOfB);
+        Num isThere = (at < depthEnd) & (column < e.integer(d.n));
+        Num values =
+            on.weights.load(block.expert, e.select(isThere, at, none), e.select(isThere, column, none), widthOfB);
+        return e.select(isThere, values, e.zeros(widthOfB));
       });
     });
     auto lineAt = [&](Num line) { return (block.first + line) * d.n; };
@@ -133,10 +135,10 @@ void pc::kernels::emitGradientByNumbers(OnRows &on) {
   const pcrt_gemm_desc &d = on.d;
   Multiplier m(on);
   const int64_t rows = llvm::divideCeil(d.m, side), columns = llvm::divideCeil(d.n, side);
-  e.teams(on.at.experts * rows * columns, threads, 1, [&](Num item) {
+  e.teams(on.at->experts * rows * columns, threads, 1, [&](Num item) {
     m.begin();
     Num expert = item / (rows * columns), row = item / columns % rows * side, column = item % columns * side;
-    Num first = on.entry(on.at.firstRows, expert), end = on.entry(on.at.firstRows, expert + 1);
+    Num first = on.entry(on.at->firstRows, expert), end = on.entry(on.at->firstRows, expert + 1);
     auto sums = m.sum(first, end, [&](Num at, Ptr left, Ptr right) {
       auto stage = [&](Ptr to, Ptr from, int32_t lies, int64_t extent, Num begin) {
         const int64_t width = e.widthFor(extent);
