@@ -95,8 +95,9 @@ struct Source {
 /// threads of a rank may write, each to a stream of its own. Throws PCRT_RESOURCE if the file cannot be written.
 class TensorFile {
 public:
-  TensorFile(const std::string &path, const Program &program, Device &device)
-      : writer(path), program(program), device(device) {}
+  TensorFile(const std::string &path, const Program &program, Device &device,
+             const CheckpointWriter::PartOfArena &onHost)
+      : writer(path), program(program), device(device), onHost(onHost) {}
 
   using Sources = std::map<std::string, std::vector<Source>>;
 
@@ -160,7 +161,9 @@ public:
         continue;
       Block block = blockOf(program.mesh, from.shape, from.layout, rank);
       int64_t bytes = elementBytes(from.dtype);
-      const char *data = hosts.emplace_back(device, from.offset, block.elements() * bytes, HostBlock::Read).data();
+      const char *data =
+          onHost ? onHost(from.offset)
+                 : hosts.emplace_back(device, from.offset, block.elements() * bytes, HostBlock::Read).data();
       forEachPiece(source.part->size, source.part->inPart(block), source.part->box,
                    [&, begin = begin, end = end](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
                      int64_t first = std::max(tensorOffset, begin), last = std::min(tensorOffset + count, end);
@@ -200,17 +203,19 @@ private:
 
   const Program &program;
   Device &device;
+  const CheckpointWriter::PartOfArena &onHost;
 };
 
 } // namespace
 
 /// A checkpoint that is being written: its files of tensors and the trajectory to which their sums go.
 struct CheckpointWriter::Files {
-  Files(const std::string &directory, const Program &program, const Trajectory &trajectory, Device &device, int rank)
-      : program(program), trajectory(trajectory), rank(rank),
-        model(directory + "/" + modelFileOf(program), program, device),
-        training(directory + "/" + stateFile, program, device),
-        average(directory + "/" + averageFile, program, device) {
+  Files(const std::string &directory, const Program &program, const Trajectory &trajectory, Device &device,
+        PartOfArena part, int rank)
+      : program(program), trajectory(trajectory), rank(rank), onHost(std::move(part)),
+        model(directory + "/" + modelFileOf(program), program, device, onHost),
+        training(directory + "/" + stateFile, program, device, onHost),
+        average(directory + "/" + averageFile, program, device, onHost) {
     all = {{modelFileOf(program), &model}, {stateFile, &training}};
     if (averages(program))
       all.push_back({averageFile, &average});
@@ -264,6 +269,7 @@ struct CheckpointWriter::Files {
   const Program &program;
   Trajectory trajectory;
   int rank;
+  const PartOfArena onHost;
   TensorFile model, training, average;
   std::vector<std::pair<std::string, TensorFile *>> all; ///< Those that the checkpoint has, by name.
   std::optional<Failure> failure;                        ///< The failure of writing this rank's blocks.
@@ -336,14 +342,14 @@ void CheckpointWriter::giveUp(const Failure &failure) {
        "saving the checkpoint failed: " + failure.message + "; " + path + ": " + textOfFirst(comm, left));
 }
 
-void CheckpointWriter::begin(const Program &program, const Trajectory &trajectory, Device &device) {
+void CheckpointWriter::begin(const Program &program, const Trajectory &trajectory, Device &device, PartOfArena onHost) {
   older = directory && directory->hasOlder();
   try {
     onAllRanks(comm, [&] {
       if (directory)
         directory->begin();
     });
-    files = std::make_unique<Files>(temporary, program, trajectory, device, comm.rank());
+    files = std::make_unique<Files>(temporary, program, trajectory, device, std::move(onHost), comm.rank());
     for (auto &[name, file] : files->all)
       file->create(comm);
   } catch (const Failure &failure) {
@@ -351,8 +357,10 @@ void CheckpointWriter::begin(const Program &program, const Trajectory &trajector
   }
 }
 
-void CheckpointWriter::writeBlocks() {
+void CheckpointWriter::writeBlocks(const std::function<void()> &ready) {
   try {
+    if (ready)
+      ready();
     files->writeBlocks();
   } catch (const Failure &failure) {
     files->failure = failure;

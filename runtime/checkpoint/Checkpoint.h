@@ -14,6 +14,8 @@
 #include "cpu/Pool.h"
 #include "device/Device.h"
 
+#include <functional>
+
 namespace pcrt {
 
 /// Writes checkpoints of a run to one directory. Every rank has one and calls all methods in the same order, except
@@ -37,11 +39,14 @@ public:
     finish();
   }
 
+  /// Host memory with a part of the arena, by its offset.
+  using PartOfArena = std::function<const char *(int64_t)>;
+
   /// The parts of write. begin creates the files, with room for everything, and finish moves them to their place; both
-  /// throw PCRT_RESOURCE. Between them, any thread of each rank may call writeBlocks, while parameters and states stay
-  /// unchanged; its failures are thrown by finish.
-  void begin(const Program &program, const Trajectory &trajectory, Device &device);
-  void writeBlocks();
+  /// throw PCRT_RESOURCE. Between them, any thread of each rank may call writeBlocks, which calls `ready` first. From
+  /// then on parameters and states must be unchanged in the arena, or in `onHost`. Failures are thrown by finish.
+  void begin(const Program &program, const Trajectory &trajectory, Device &device, PartOfArena onHost = nullptr);
+  void writeBlocks(const std::function<void()> &ready = nullptr);
   void finish();
 
 private:

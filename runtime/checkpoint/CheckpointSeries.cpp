@@ -251,7 +251,7 @@ bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
 
 /// Creates the files of a checkpoint, unless it exists already or there is no room; `writer` stays null then.
 void CheckpointSeries::open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
-                            Device &device, bool last) {
+                            Device &device, bool last, CheckpointWriter::PartOfArena onHost) {
   waitForRemoval();
   std::string path = pathOf(directory, trajectory.step);
   if (numberOfFirst(comm, fs::exists(path + "/" + trajectoryName))) {
@@ -267,7 +267,7 @@ void CheckpointSeries::open(const Program &program, const Trajectory &trajectory
   while (!writer) {
     try {
       writer = std::make_unique<CheckpointWriter>(path, tokenizer, comm);
-      writer->begin(program, trajectory, device);
+      writer->begin(program, trajectory, device, onHost);
     } catch (const Failure &failure) {
       writer.reset();
       if (!tryAgainAfter(failure, last))
@@ -296,6 +296,28 @@ bool CheckpointSeries::finish(int64_t step, bool last) {
   return true;
 }
 
+void CheckpointSeries::prepare(const Program &program, Device &device) {
+  besideSteps = true;
+  if (device.onHost(0))
+    return;
+  image.emplace(program, comm.rank());
+  std::string problem;
+  try {
+    imageMemory = device.hostMemory(image->bytes());
+  } catch (const Failure &failure) {
+    problem = failure.message;
+  }
+  auto mine = int64_t(problem.empty());
+  std::vector<int64_t> all(comm.size());
+  requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
+  if (std::count(all.begin(), all.end(), 0) == 0)
+    return;
+  besideSteps = false;
+  image.reset();
+  if (!problem.empty())
+    fprintf(stderr, "pc: warning: %s, so checkpoints are written between steps\n", problem.c_str());
+}
+
 void CheckpointSeries::waitForRemoval() {
   if (removal.joinable())
     removal.join();
@@ -303,6 +325,7 @@ void CheckpointSeries::waitForRemoval() {
 
 void CheckpointSeries::write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
                              Device &device, bool last) {
+  complete();
   int64_t start = nanoseconds();
   for (bool done = false; !done;) {
     open(program, trajectory, tokenizer, device, last);
@@ -316,13 +339,21 @@ void CheckpointSeries::write(const Program &program, const Trajectory &trajector
 
 void CheckpointSeries::start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
                              Device &device) {
+  complete();
   int64_t start = nanoseconds();
-  open(program, trajectory, tokenizer, device, /*last=*/false);
+  CheckpointWriter::PartOfArena fromImage = [this](int64_t offset) { return imageMemory + image->placeOf(offset); };
+  open(program, trajectory, tokenizer, device, /*last=*/false, image ? fromImage : nullptr);
   begin(trajectory.step);
   if (!writer)
     return;
+  if (image)
+    device.copyAside(image->copiesTo(imageMemory));
+  written = false;
   SignalsMasked masked;
-  blocks = std::thread([this] { writer->writeBlocks(); });
+  blocks = std::thread([this, &device] {
+    writer->writeBlocks([&] { device.waitForCopies(); });
+    written = true;
+  });
   cost = double(nanoseconds() - start) * 1e-9;
 }
 

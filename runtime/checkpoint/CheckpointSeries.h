@@ -8,7 +8,9 @@
 #define PCRT_CHECKPOINT_CHECKPOINTSERIES_H
 
 #include "checkpoint/Checkpoint.h"
+#include "checkpoint/StateImage.h"
 
+#include <atomic>
 #include <thread>
 
 namespace pcrt {
@@ -35,6 +37,11 @@ public:
   /// Renames a damaged checkpoint to step-<step>.damaged-<tag>. Throws PCRT_RESOURCE.
   void setAside(const std::string &path);
 
+  /// Prepares to write while steps run. For a device whose arena the host does not address, this needs host memory for
+  /// a copy of this rank's state. If a rank has too little, all save between steps, with a warning. All ranks call it.
+  void prepare(const Program &program, Device &device);
+  bool savesBesideSteps() const { return besideSteps; }
+
   /// Starts the interval at `step`, at which there is a checkpoint or training begins.
   void begin(int64_t step);
   /// Whether a save is due by this rank's clock. Rank 0's answer counts (StopCheck).
@@ -48,10 +55,17 @@ public:
   void write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
              bool last);
 
-  /// Writes a checkpoint while the next step runs, up to its first update of states. All ranks call start before the
-  /// step and complete after it; each calls waitForBlocks, which allocates nothing, before its first update.
+  /// Writes a checkpoint while the next step runs, up to its first update of states; from a copy, while any number of
+  /// steps run. All ranks call start before the step and afterStep after it; each calls waitForBlocks, which allocates
+  /// nothing, before its first update. When all ranks have written their parts (isWritten), or to wait for that, all
+  /// call complete.
   void start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device);
   void waitForBlocks();
+  void afterStep() {
+    if (!image)
+      complete();
+  }
+  bool isWritten() const { return writer && written; }
   void complete();
   /// Set on all ranks if the run must end because two checkpoints in a row could not be written.
   const std::optional<Failure> &failure() const { return ended; }
@@ -67,7 +81,7 @@ private:
   std::string temporary() const { return directory + "/trajectory.tmp"; }
   bool tryAgainAfter(const Failure &failure, bool last);
   void open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
-            bool last);
+            bool last, CheckpointWriter::PartOfArena onHost = nullptr);
   bool finish(int64_t step, bool last);
   bool removeOldest(size_t newest);
   void waitForRemoval();
@@ -85,6 +99,10 @@ private:
   std::optional<Failure> ended;
   std::unique_ptr<CheckpointWriter> writer; ///< Null unless a checkpoint is being written.
   std::thread blocks;                       ///< Writes its blocks while the step runs.
+  std::atomic<bool> written = false;        ///< It has.
+  std::optional<StateImage> image;          ///< Of a device whose arena the host does not address.
+  char *imageMemory = nullptr;
+  bool besideSteps = false;
   std::thread removal; ///< Rank 0: removes older ones, which takes a disk a tenth of the time of writing.
 };
 

@@ -4,9 +4,7 @@
 // in the middle of it, and has only the copy from before.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/KeptMemory.h"
-#include "base/Block.h"
 #include "base/Failure.h"
-#include "base/Types.h"
 #include "comm/Collective.h"
 
 #include <algorithm>
@@ -16,21 +14,22 @@
 using namespace pcrt;
 
 KeptMemory::KeptMemory(const Program &program, std::string programSum, Comm &comm, int64_t every)
-    : program(program), programSum(std::move(programSum)), comm(comm), every(every),
-      kept(program.training && program.abi.target == PCRT_CPU && !keepsOnDisk(program) ? comm.kept() : nullptr) {
+    : programSum(std::move(programSum)), comm(comm), every(every), onDevice(program.abi.target != PCRT_CPU),
+      kept(program.training && !keepsOnDisk(program) && (every || !onDevice) ? comm.kept() : nullptr),
+      image(program, comm.rank()) {
   if (every && keepsOnDisk(program))
     fail(PCRT_USAGE, "--snapshot copies the state in memory, but this program keeps part of its state on disk; use "
                      "--checkpoint DIR");
   if (every && !kept)
-    fail(PCRT_USAGE, std::string("--snapshot needs CPU ranks started by pc-run and connected by shared memory, but "
-                                 "this run uses the transport ") +
-                         comm.transport());
+    fail(PCRT_USAGE, std::string("--snapshot needs ranks started by pc-run and connected by shared memory, but this "
+                                 "run uses the transport ") +
+                         comm.transport() + (onDevice ? "; run it on one machine with PCRT_TRANSPORT=shm" : ""));
 }
 
 int64_t KeptMemory::newest() {
-  int64_t mine[2] = {-1, -1}; // in the arena, in the copy
+  int64_t mine[2] = {-1, -1}; // in the arena (or a device's first copy), in the copy
   if (kept && comm.hasOldArena() && programSum == kept->program) {
-    mine[0] = kept->updating ? -1 : kept->arena.steps - 1;
+    mine[0] = kept->updating && !onDevice ? -1 : kept->arena.steps - 1;
     mine[1] = every ? kept->copy.steps - 1 : -1;
   }
   std::vector<int64_t> all(2 * comm.size());
@@ -42,45 +41,26 @@ int64_t KeptMemory::newest() {
     return steps;
   };
   int64_t arena = onAll(mine[0]), copied = onAll(mine[1]);
-  fromCopy = copied > arena;
+  if (kept)
+    found = copied > arena ? &kept->copy : &kept->arena;
   return std::max(arena, copied);
 }
 
 NormLimit::History KeptMemory::history() const {
-  const KeptState &state = fromCopy ? kept->copy : kept->arena;
-  return {{state.norms, state.norms + state.numNorms}, state.skipped};
+  return {{found->norms, found->norms + found->numNorms}, found->skipped};
 }
 
-/// Calls f(offset in the arena, bytes) for this rank's part of every parameter and state.
-template <typename F> static void forEachBlock(const Program &program, int rank, F f) {
-  auto add = [&](const Tensor &tensor) {
-    f(tensor.offset, blockOf(program.mesh, tensor.shape, tensor.layout, rank).elements() * elementBytes(tensor.dtype));
-  };
-  std::for_each(program.parameters.begin(), program.parameters.end(), add);
-  std::for_each(program.states.begin(), program.states.end(), add);
-}
-
-int64_t KeptMemory::copyBytes() const {
-  int64_t bytes = 0;
-  if (every)
-    forEachBlock(program, comm.rank(), [&](int64_t, int64_t more) { bytes += more; });
-  return bytes;
-}
-
-void KeptMemory::copy(char *arena, Pool &pool, Direction direction) const {
-  char *at = arena + program.abi.arena_bytes;
-  forEachBlock(program, comm.rank(), [&](int64_t offset, int64_t bytes) {
-    char *to = direction == ToCopy ? at : arena + offset, *from = direction == ToCopy ? arena + offset : at;
-    pool.ranges(bytes, [&](int, int64_t lo, int64_t hi) { memcpy(to + lo, from + lo, size_t(hi - lo)); });
-    at += bytes;
-  });
-}
-
-void KeptMemory::restore(char *arena, Pool &pool) {
-  if (!fromCopy)
+void KeptMemory::restore(Device &device, Pool &pool) {
+  if (!onDevice && found == &kept->arena)
     return;
-  kept->arena.steps = 0;
-  copy(arena, pool, FromCopy);
+  (found == &kept->copy ? kept->arena : kept->copy).steps = 0; // it may be of a step that is made again
+  const char *from = device.afterArena() + (onDevice && found == &kept->copy ? image.bytes() : 0);
+  image.forEach([&](int64_t offset, int64_t place, int64_t bytes) {
+    if (char *to = device.onHost(offset))
+      pool.ranges(bytes, [&](int, int64_t lo, int64_t hi) { memcpy(to + lo, from + place + lo, size_t(hi - lo)); });
+    else
+      device.write(offset, from + place, bytes);
+  });
 }
 
 void KeptMemory::forget() {
@@ -90,26 +70,52 @@ void KeptMemory::forget() {
   kept->copy.steps = 0;
 }
 
-void KeptMemory::note(int64_t steps, const NormLimit::History &history) {
+/// Says what a state, which is that of the arena, depends on besides its bytes.
+void KeptMemory::describe(KeptState &state) const {
+  std::copy(lastNorms.norms.begin(), lastNorms.norms.end(), state.norms);
+  state.numNorms = int32_t(lastNorms.norms.size());
+  state.skipped = int32_t(lastNorms.skipped);
+  state.steps = steps;
+}
+
+void KeptMemory::note(int64_t updates, const NormLimit::History &history) {
   if (!kept)
     return;
+  steps = 1 + updates;
+  lastNorms = history;
   kept->updating = 1; // until all of it is there
   snprintf(kept->program, sizeof kept->program, "%s", programSum.c_str());
-  KeptState &state = kept->arena;
-  std::copy(history.norms.begin(), history.norms.end(), state.norms);
-  state.numNorms = int32_t(history.norms.size());
-  state.skipped = int32_t(history.skipped);
-  state.steps = 1 + steps;
+  if (!onDevice)
+    describe(kept->arena);
   kept->updating = 0;
 }
 
-void KeptMemory::copyBeforeUpdate(char *arena, Pool &pool) {
-  if (!kept || !every || (kept->arena.steps - 1) % every != 0)
+void KeptMemory::copyBeforeUpdate(Device &device) {
+  if (onDevice || !isTurn())
     return;
   kept->copy.steps = 0; // while it is made, the arena is what counts
-  copy(arena, pool, ToCopy);
-  memcpy(kept->copy.norms, kept->arena.norms, sizeof kept->copy.norms);
-  kept->copy.numNorms = kept->arena.numNorms;
-  kept->copy.skipped = kept->arena.skipped;
-  kept->copy.steps = kept->arena.steps.load();
+  char *to = device.afterArena();
+  Pool &pool = *device.threads();
+  image.forEach([&](int64_t offset, int64_t place, int64_t bytes) {
+    const char *from = device.onHost(offset);
+    pool.ranges(bytes, [&](int, int64_t lo, int64_t hi) { memcpy(to + place + lo, from + lo, size_t(hi - lo)); });
+  });
+  describe(kept->copy);
+}
+
+/// The copy to replace. The other one stays whole.
+KeptState &KeptMemory::older() const { return kept->arena.steps <= kept->copy.steps ? kept->arena : kept->copy; }
+
+void KeptMemory::beginStep(Device &device) {
+  if (!onDevice || !isTurn() || kept->arena.steps == steps || kept->copy.steps == steps)
+    return;
+  underWay = &older();
+  underWay->steps = 0;
+  device.copyAside(image.copiesTo(device.afterArena() + (underWay == &kept->copy ? image.bytes() : 0)));
+}
+
+void KeptMemory::endStep() {
+  if (underWay)
+    describe(*underWay);
+  underWay = nullptr;
 }

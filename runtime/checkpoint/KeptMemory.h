@@ -1,13 +1,15 @@
 //===- KeptMemory.h - The state of training outlives a rank's process -----===//
 // pc-run holds the memory of its ranks' arenas. When a rank is lost, they contain the state of training, unless a rank
-// was in the middle of an update; for that case --snapshot keeps a copy after the arena (comm/Kept.h).
+// was in the middle of an update; for that case --snapshot keeps a copy after the arena (comm/Kept.h). The memory of a
+// device does not outlive the process, so --snapshot keeps two copies for it, and one is whole while the other is made.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_KEPTMEMORY_H
 #define PCRT_CHECKPOINT_KEPTMEMORY_H
 
-#include "base/Program.h"
+#include "checkpoint/StateImage.h"
 #include "comm/Comm.h"
 #include "cpu/Pool.h"
+#include "device/Device.h"
 #include "metrics/NormLimit.h"
 
 #include <string>
@@ -27,27 +29,35 @@ public:
   int64_t newest();
   NormLimit::History history() const; ///< The history of the state that newest() found.
 
-  /// Bytes that the copy needs after the arena.
-  int64_t copyBytes() const;
+  /// Bytes that copies need after the arena.
+  int64_t copyBytes() const { return every ? (onDevice ? 2 : 1) * image.bytes() : 0; }
   /// Copies the state that newest() found to the arena, unless it is there.
-  void restore(char *arena, Pool &pool);
+  void restore(Device &device, Pool &pool);
   /// Declares both states invalid: the arena will hold another one.
   void forget();
   /// Declares that the arena holds the state after `steps` steps.
   void note(int64_t steps, const NormLimit::History &history);
-  /// Call it before the arena is updated: copies its state every `every` steps. Allocates nothing.
-  void copyBeforeUpdate(char *arena, Pool &pool);
+  /// Copy that state every `every` steps. On a CPU, call the first before the arena is updated; it allocates nothing.
+  /// On a device, call the other two before and after each step, beside which it copies.
+  void copyBeforeUpdate(Device &device);
+  void beginStep(Device &device);
+  void endStep();
 
 private:
-  enum Direction { ToCopy, FromCopy };
-  void copy(char *arena, Pool &pool, Direction direction) const;
+  bool isTurn() const { return kept && every && (steps - 1) % every == 0; }
+  KeptState &older() const;
+  void describe(KeptState &state) const;
 
-  const Program &program;
   std::string programSum;
   Comm &comm;
   int64_t every;
-  Kept *kept; ///< Null: nothing outlives this process.
-  bool fromCopy = false;
+  bool onDevice; ///< The host does not address the arena. Then `kept->arena` is of a copy, too.
+  Kept *kept;    ///< Null: nothing outlives this process.
+  StateImage image;
+  KeptState *found = nullptr;    ///< By newest().
+  KeptState *underWay = nullptr; ///< The copy that is being made beside the step.
+  int64_t steps = 0;             ///< 1 + the steps after which the state in the arena is.
+  NormLimit::History lastNorms;
 };
 
 } // namespace pcrt

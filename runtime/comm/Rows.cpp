@@ -38,21 +38,39 @@ void RowCounts::reserve(const pcrt_move_desc &desc, int members) {
   list.reserve(counts.capacity());
 }
 
-const char *RowCounts::count(const pcrt_move_desc &desc, int members) {
+void RowCounts::begin(const pcrt_move_desc &desc, int members) {
   back = desc.reduction;
   n = members;
   outer = desc.outer;
   experts = desc.extent2;
-  const int64_t tokens = desc.extent / n * desc.middle; // the tokens of one block, by outer index
   reserve(desc, n);
   counts.assign(size_t(outer * n * experts), 0);
   next.assign(size_t(n), 0);
+}
+
+const char *RowCounts::take(const pcrt_move_desc &desc, int members, const int32_t *ofChunks, int64_t chunks) {
+  begin(desc, members);
+  int64_t *sums = counts.data();
+  for (int64_t block = 0; block < outer * n; ++block, sums += experts)
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+      for (int64_t expert = 0; expert < experts; ++expert)
+        sums[expert] += *ofChunks++;
+  return check(desc);
+}
+
+const char *RowCounts::count(const pcrt_move_desc &desc, int members) {
+  begin(desc, members);
+  const int64_t tokens = desc.extent / n * desc.middle; // the tokens of one block, by outer index
   const auto *mask = reinterpret_cast<const float *>(desc.codes);
   int64_t *sums = counts.data();
   for (int64_t block = 0; block < outer * n; ++block, sums += experts)
     for (int64_t token = 0; token < tokens; ++token, mask += experts)
       for (int64_t expert = 0; expert < experts; ++expert)
         sums[expert] += mask[expert] != 0;
+  return check(desc);
+}
+
+const char *RowCounts::check(const pcrt_move_desc &desc) const {
   const int64_t mostOfTokens = mostRowsOfTokens(desc, n), mostOfExperts = mostRowsOfExperts(desc, n);
   for (int member = 0; member < n; ++member) {
     int64_t ofTokens = 0, ofExperts = 0;

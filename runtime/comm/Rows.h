@@ -39,6 +39,8 @@ public:
   /// Counts the rows of `desc`. Returns null, or why not every row has a place. Allocates nothing if an earlier mask
   /// was at least as large.
   const char *count(const pcrt_move_desc &desc, int members);
+  /// The same from counts of chunks of tokens, [block of tokens, chunk, expert].
+  const char *take(const pcrt_move_desc &desc, int members, const int32_t *ofChunks, int64_t chunks);
 
   /// Allocates memory for the mask of `desc`.
   void reserve(const pcrt_move_desc &desc, int members);
@@ -50,6 +52,8 @@ public:
   int64_t sent(int me) const;
 
 private:
+  void begin(const pcrt_move_desc &desc, int members);
+  const char *check(const pcrt_move_desc &desc) const;
   int64_t of(int64_t o, int member, int64_t expert) const {
     return counts[size_t((o * n + member) * experts + expert)];
   }

@@ -47,6 +47,7 @@ public:
   pcrt_status task(pcrt_context &context, int kind, int chunk, int microbatch) override;
   pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, void *data) override;
   pcrt_status blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) override;
+  char *afterArena() override { return arena + program.abi.arena_bytes; }
   Pool *threads() override { return &pool; }
   const RowTally *rows() override { return &gemms.rows(); }
 

@@ -22,6 +22,9 @@ template <typename Unit> DEVICE void swapBlocks(const Unit *from, Unit *to, int6
   }
 }
 
+GLOBAL swap_1(const char *from, char *to, int64 rows, int64 columns, int64 width) {
+  swapBlocks(from, to, rows, columns, width);
+}
 GLOBAL swap_2(const unsigned short *from, unsigned short *to, int64 rows, int64 columns, int64 width) {
   swapBlocks(from, to, rows, columns, width);
 }

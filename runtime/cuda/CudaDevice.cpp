@@ -22,16 +22,20 @@ CudaDevice::CudaDevice(const Program &program, int ordinal)
     : program(program), session(ordinal), arenaMemory(session), staging(session), kernels(session, program.abi),
       blocking(switchedOn("PCRT_CUDA_BLOCKING", false)), graphs(!blocking && switchedOn("PCRT_CUDA_GRAPH", true)),
       step{program.abi.step}, evaluation{program.abi.evaluate} {
-  if (program.abi.num_gemms)
+  // Ranks agree on algorithms if one of them has a product; with codes, only the last stage of a pipeline may have one.
+  if (std::any_of(program.stages.begin(), program.stages.end(), [](auto *stage) { return stage->abi.num_gemms > 0; }))
     products = std::make_unique<Products>(session, program.abi, &kernels);
   if (program.abi.num_attentions)
     attentions = std::make_unique<Attentions>(session, program.abi, &kernels);
   prepareInputs();
+  findUpdates();
 }
 
 CudaDevice::~CudaDevice() {
   session.driver.cuCtxSetCurrent(session.context);
   session.driver.cuCtxSynchronize();
+  if (keptMemory)
+    session.driver.cuMemHostUnregister(keptMemory);
   for (const Part *part : {&step, &evaluation})
     if (part->graph)
       session.driver.cuGraphExecDestroy(part->graph);
@@ -78,6 +82,7 @@ void CudaDevice::prepare(pcrt_context &context) {
       hostArena = static_cast<char *>(session.pinned(size_t(program.abi.host_bytes)));
   });
   session.nameMemory(arena, arenaMemory.mappedBytes(), "the arena of rank " + std::to_string(control.rank()));
+  allocateAfterArena(context);
   onAllRanks(control, [&] {
     session.check(session.driver.cuCtxSetCurrent(session.context), "use the device");
     const size_t lines = context.groups.size() + 2; // a link each way
@@ -113,11 +118,12 @@ void CudaDevice::prepare(pcrt_context &context) {
       session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end() - 2, true)) +
                                  lanesOf(program.abi));
     });
-    comm = openDeviceComm(session, control, ofThisRank, context.groups, besideProducts);
+    comm = openDeviceComm(session, control, ofThisRank, context.groups, besideProducts, keptMemory != nullptr);
     // A posted receive waits on the device for its message. In a graph it may share a queue with other work, and so
     // delay work for which the sender waits.
     bool posts = program.stageAxis >= 0 && comm->hasLanes();
     graphs = graphs && comm->canCapture() && (!posts || switchedOn("PCRT_CUDA_GRAPH", false));
+    openRows(context);
     if (program.stageAxis >= 0)
       flows = std::make_unique<StageFlows>(session, context, *comm);
     onAllRanks(control, [&] {
@@ -228,7 +234,8 @@ pcrt_status CudaDevice::begin(pcrt_context &context, Part &part, int64_t number)
   bool tracing = context.profile.tracing();
   while (tracing && int64_t(timers.size()) < 2 * callsMade)
     timers.push_back(session.makeEvent(true));
-  if (!graphs || ++part.runs == 1 || tracing || context.observer->wantsInEveryStep())
+  bool waits = copying && &part == &step;
+  if (!graphs || ++part.runs == 1 || tracing || waits || context.observer->wantsInEveryStep())
     return callByCall(context, part);
   if (!part.graph)
     PCRT_TRY(capture(context, part));
@@ -265,6 +272,7 @@ pcrt_status CudaDevice::waitForDevice(pcrt_context &context) {
 
 pcrt_status CudaDevice::finish(pcrt_context &context) {
   PCRT_TRY(waitForDevice(context));
+  copying &= current != &step;
   bookTimes(context);
   for (const Shown &scalar : current->shown)
     if (pcrt_status status = context.observer->observe(scalar.index, scalar.microbatch, scalar.value, &context.error);
@@ -334,27 +342,14 @@ pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index
   return done(context, Success, what, name);
 }
 
-/// Adds the times of a traced step to the profile. The end of the step aligns the device's clock with the host's.
-void CudaDevice::bookTimes(pcrt_context &context) {
-  if (timed.empty())
-    return;
-  int64_t now = nanoseconds();
-  auto before = [&](Event event) {
-    float milliseconds = 0;
-    session.check(session.driver.cuEventElapsedTime_v2(&milliseconds, event, stepEnd), "read the times of the step");
-    return now - int64_t(double(milliseconds) * 1e6);
-  };
-  for (const Timed &times : timed)
-    context.profile.add(times.call, times.index, before(times.start), before(times.end));
-  timed.clear();
-}
-
 //===----------------------------------------------------------------------===//
 // The functions of pcrt.h
 //===----------------------------------------------------------------------===//
 
 pcrt_status CudaDevice::launch(pcrt_context &context, int index, void *const *args) {
   const char *name = program.abi.kernels[index].name;
+  if (updates[size_t(index)])
+    PCRT_TRY(beforeUpdate(context, session.compute));
   return run(context, Profile::Call::Kernel, index, name, session.compute,
              [&] { return done(context, kernels.launch(index, args), "kernel", name); });
 }
@@ -468,17 +463,13 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
   }
   if (result != Success)
     return done(context, result, "move", desc.name);
+  if (carries && desc.reduction & PCRT_CARRY_OUT)
+    PCRT_TRY(beforeUpdate(context, stream));
   pcrt_status status = run(context, Profile::Call::Move, first, desc.name, stream, [&] {
     for (int i = 0; carries && i < count; ++i)
       if (Result copied = carry(context.moves[first + i], ins[i], outs[i], stream); copied != Success)
         return done(context, copied, "carry", context.moves[first + i].name);
-    if (carries)
-      return PCRT_OK;
-    pcrt_status status =
-        comm->enqueue(context.moves.data() + first, count, context.groups[desc.group], ins, outs, stream);
-    return status == PCRT_OK ? PCRT_OK
-                             : context.fail(status, std::string("move '") + desc.name + "' over " + comm->name() +
-                                                        ": " + comm->error());
+    return carries ? PCRT_OK : enqueueMoves(context, first, count, ins, outs, stream);
   });
   if (status == PCRT_OK && stream != session.compute)
     status = done(context, driver.cuEventRecord(arrived[ticket], stream), "move", desc.name);

@@ -8,13 +8,17 @@
 #define PCRT_CUDA_CUDADEVICE_H
 
 #include "cuda/Attentions.h"
+#include "cuda/CodedSums.h"
 #include "cuda/DeviceComm.h"
 #include "cuda/Kernels.h"
 #include "cuda/Memory.h"
 #include "cuda/Products.h"
+#include "cuda/RowCounter.h"
 #include "cuda/StageFlows.h"
 #include "device/Context.h"
 #include "device/Device.h"
+
+#include <map>
 
 namespace pcrt::cuda {
 
@@ -29,6 +33,10 @@ public:
   void prepare(pcrt_context &context) override;
   void write(int64_t offset, const void *from, int64_t bytes) override;
   void read(void *to, int64_t offset, int64_t bytes) override;
+  void copyAside(const std::vector<HostCopy> &copies) override;
+  void waitForCopies() override;
+  char *hostMemory(int64_t bytes) override;
+  char *afterArena() override { return keptMemory; }
   char *input(int64_t step, int index) override;
   pcrt_status begin(pcrt_context &context, int64_t step) override;
   pcrt_status finish(pcrt_context &context) override;
@@ -93,6 +101,10 @@ private:
   pcrt_status capture(pcrt_context &context, Part &part);
   /// Copies the inputs of step `number` to the device and starts `part`: call by call, or as a graph.
   pcrt_status begin(pcrt_context &context, Part &part, int64_t number);
+  void findUpdates();
+  void allocateAfterArena(pcrt_context &context);
+  /// Lets work on `stream` that changes parameters or states wait for the copies of the state.
+  pcrt_status beforeUpdate(pcrt_context &context, Stream stream);
   void clearArena();
   void prepareInputs();
   /// Turns the result of a call of the driver for entry `name` of a table into a status; in blocking mode, waits for
@@ -109,6 +121,10 @@ private:
   }
   Result carry(const pcrt_move_desc &move, const void *in, void *out, Stream stream);
   Stream streamOf(int group);
+  void openRows(pcrt_context &context);
+  pcrt_status countRows(pcrt_context &context, int index);
+  pcrt_status enqueueMoves(pcrt_context &context, int first, int count, const void *const *ins, void *const *outs,
+                           Stream stream);
   template <typename F>
   pcrt_status run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream, F &&f);
   void bookTimes(pcrt_context &context);
@@ -124,7 +140,16 @@ private:
   std::unique_ptr<Attentions> attentions;
   std::unique_ptr<DeviceComm> comm;
   std::unique_ptr<StageFlows> flows; ///< The flows of a pipeline.
-  char *arena = nullptr, *hostArena = nullptr;
+  std::optional<CodedSums> codedSums;
+  std::optional<RowCounter> rowCounter;    ///< Set if there are moves of rows.
+  std::map<int, std::vector<float>> masks; ///< On the host, by move of rows, if the transport reads them.
+  std::map<int, pcrt_move_desc> moved;     ///< The moves of rows with the addresses of these masks.
+  char *arena = nullptr, *hostArena = nullptr, *keptMemory = nullptr;
+
+  Stream aside = nullptr; ///< Of copies of the state; null: there were none.
+  Event copied = nullptr;
+  bool copying = false;      ///< Since copyAside, until the step is done.
+  std::vector<bool> updates; ///< By kernel: whether it changes parameters or states.
 
   Mode mode = Mode::Listen;
   bool blocking = false, graphs = true; ///< PCRT_CUDA_BLOCKING, PCRT_CUDA_GRAPH.

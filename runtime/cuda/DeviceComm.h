@@ -52,6 +52,9 @@ public:
   /// Whether enqueue() may be called while its stream is captured. If not, every step is enqueued again.
   virtual bool canCapture() const { return true; }
 
+  /// Whether enqueue() reads the mask of a move of rows in host memory. If not, it uses rowCounts() of its thread.
+  virtual bool readsMask() const { return false; }
+
   /// Registers the arena, which has this address and size. All ranks call it once, before the first step.
   virtual pcrt_status registerArena(void *base, int64_t bytes) {
     (void)base, (void)bytes;
@@ -124,9 +127,11 @@ protected:
 class Session;
 
 /// Opens the moves of this rank's device in a run of several ranks. All ranks call it. Throws a Failure.
-/// `besideProducts` says for each group whether products run while its moves are in flight.
+/// `besideProducts` says for each group whether products run while its moves are in flight, and `arenaIsUsed` that the
+/// arena of `comm` has other uses.
 std::unique_ptr<DeviceComm> openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
-                                           const std::vector<Group> &groups, const std::vector<bool> &besideProducts);
+                                           const std::vector<Group> &groups, const std::vector<bool> &besideProducts,
+                                           bool arenaIsUsed = false);
 
 } // namespace pcrt::cuda
 

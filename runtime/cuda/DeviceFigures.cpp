@@ -1,5 +1,6 @@
-//===- DeviceFigures.cpp - The device in a run's summary ------------------===//
-// Reports which device, libraries and choices a run used, so that two runs can be compared.
+//===- DeviceFigures.cpp - The device in a run's summary and trace --------===//
+// Reports which device, libraries and choices a run used, so that two runs can be compared, and the times of a traced
+// step.
 //===----------------------------------------------------------------------===//
 #include "cuda/CudaDevice.h"
 
@@ -37,4 +38,19 @@ Json CudaDevice::figures() {
   }
   figures["graph"] = step.graph != nullptr;
   return figures;
+}
+
+/// Adds the times of a traced step to the profile. The end of the step aligns the device's clock with the host's.
+void CudaDevice::bookTimes(pcrt_context &context) {
+  if (timed.empty())
+    return;
+  int64_t now = nanoseconds();
+  auto before = [&](Event event) {
+    float milliseconds = 0;
+    session.check(session.driver.cuEventElapsedTime_v2(&milliseconds, event, stepEnd), "read the times of the step");
+    return now - int64_t(double(milliseconds) * 1e6);
+  };
+  for (const Timed &times : timed)
+    context.profile.add(times.call, times.index, before(times.start), before(times.end));
+  timed.clear();
 }

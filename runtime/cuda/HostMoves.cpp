@@ -1,28 +1,36 @@
 //===- HostMoves.cpp - Moves through host memory --------------------------===//
 // All moves share one source and one result in pinned memory, because the one stream runs them in order. That memory is
-// the Comm's arena, so that other ranks read it directly.
+// the Comm's arena, so that other ranks read it directly, unless a device keeps snapshots there.
 //===----------------------------------------------------------------------===//
 #include "cuda/HostMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"
+#include "pcrt/codes.h"
 
 #include <algorithm>
 
 using namespace pcrt;
 using namespace pcrt::cuda;
 
-HostMoves::HostMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups)
-    : session(session), comm(comm) {
+HostMoves::HostMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups,
+                     bool arenaIsUsed)
+    : session(session), comm(comm), ownsArena(!arenaIsUsed) {
   int64_t most = 256;
   for (int i = 0; i < program.num_moves; ++i) {
     const pcrt_move_desc &move = program.moves[i];
     int members = groups[move.group].size();
     most = std::max({most, inElements(move, members) * elementBytes(move.dtype),
                      outElements(move, members) * elementBytes(move.dtype)});
+    if (move.codes) // which are gathered
+      most = std::max(most, 4 * members * pcrt_code_words(inElements(move, members)));
   }
   most = (most + 4095) / 4096 * 4096;
-  requireOk(comm, comm.allocateArena(2 * most, &in));
-  session.check(session.driver.cuMemHostRegister_v2(in, size_t(2 * most), 0), "lock the moves' host memory in place");
+  if (arenaIsUsed) {
+    in = static_cast<char *>(session.pinned(size_t(2 * most)));
+  } else {
+    requireOk(comm, comm.allocateArena(2 * most, &in));
+    session.check(session.driver.cuMemHostRegister_v2(in, size_t(2 * most), 0), "lock the moves' host memory in place");
+  }
   out = in + most;
 }
 

@@ -17,14 +17,20 @@ namespace pcrt::cuda {
 /// graphs use. The first failure of a host function ends all later ones; wait() returns it.
 class HostMoves final : public DeviceComm {
 public:
-  /// Allocates pinned memory for the largest move of `program`. All ranks call it. Throws a Failure.
-  HostMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups);
+  /// Allocates pinned memory for the largest move of `program`: the Comm's arena, which other ranks read directly, or
+  /// other memory if `arenaIsUsed`. All ranks call it. Throws a Failure.
+  HostMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups,
+            bool arenaIsUsed);
 
-  ~HostMoves() override { session.driver.cuMemHostUnregister(in); }
+  ~HostMoves() override {
+    if (ownsArena)
+      session.driver.cuMemHostUnregister(in);
+  }
 
   const char *name() const override { return "host"; }
   /// Host functions of one process run one after the other, so only one order is safe.
   bool hasStreams() const override { return false; }
+  bool readsMask() const override { return true; }
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                       void *const *outs, Stream stream) override;
   void openFlows(const std::vector<DeviceFlow> &all) override;
@@ -53,6 +59,7 @@ private:
 
   Session &session;
   Comm &comm;
+  const bool ownsArena;
   char *in = nullptr, *out = nullptr;
   std::vector<std::unique_ptr<Call>> calls; ///< By move and group; graphs keep their addresses.
   std::vector<Letter> letters;              ///< By flow; graphs also keep their addresses.

@@ -1,8 +1,9 @@
 //===- MoveKernels.cpp - Small kernels between moves by NCCL --------------===//
-// The PTX of Blocks.cu is part of the runtime. swapBlocks uses the widest unit (16, 4 or 2 bytes) that divides both
+// The PTX of Blocks.cu is part of the runtime. swapBlocks uses the widest unit (16, 4, 2 or 1 bytes) that divides both
 // addresses and the width.
 //===----------------------------------------------------------------------===//
 #include "cuda/MoveKernels.h"
+#include "cuda/HostWork.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +13,7 @@ using namespace pcrt::cuda;
 
 namespace {
 
-constexpr int64_t unitBytes[] = {16, 4, 2};
+constexpr int64_t unitBytes[] = {16, 4, 2, 1};
 
 const char blocksPtx[] =
 #include "Blocks.ptx.inc"
@@ -35,14 +36,6 @@ struct HostSwap {
   }
 };
 
-template <typename Work>
-void enqueueOnHost(const Session &session, Stream stream, const char *name, Work work,
-                   const std::vector<pc_standin_access> &accesses) {
-  session.standin->enqueue(
-      stream, name, [](void *closure) { static_cast<Work *>(closure)->run(); }, new Work(work),
-      [](void *closure) { delete static_cast<Work *>(closure); }, accesses.data(), int(accesses.size()));
-}
-
 } // namespace
 
 MoveKernels::MoveKernels(Session &session) : session(session) {
@@ -54,7 +47,7 @@ MoveKernels::MoveKernels(Session &session) : session(session) {
     session.check(session.driver.cuModuleGetFunction(function, module, name), std::string("find kernel ") + name);
   };
   find(&noteKernel, "note");
-  for (int i = 0; i < 3; ++i)
+  for (size_t i = 0; i < std::size(unitBytes); ++i)
     find(&swaps[i], ("swap_" + std::to_string(unitBytes[i])).c_str());
 }
 
@@ -84,7 +77,7 @@ Result MoveKernels::swapBlocks(void *to, const void *from, int64_t rows, int64_t
     return Success;
   }
   Address places = addressOf(to) | addressOf(from) | Address(width);
-  int unit = places % 16 == 0 ? 0 : places % 4 == 0 ? 1 : 2;
+  int unit = places % 16 == 0 ? 0 : places % 4 == 0 ? 1 : places % 2 == 0 ? 2 : 3;
   int64_t units = width / unitBytes[unit];
   constexpr int64_t threads = 256;
   int64_t blocks =

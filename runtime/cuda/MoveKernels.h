@@ -27,7 +27,7 @@ public:
 private:
   Session &session;
   Module module = nullptr;
-  Function noteKernel = nullptr, swaps[3] = {}; ///< In units of 16, 4 and 2 bytes.
+  Function noteKernel = nullptr, swaps[4] = {}; ///< In units of 16, 4, 2 and 1 bytes.
 };
 
 } // namespace pcrt::cuda

@@ -24,7 +24,7 @@ enum NcclResult : int {
   NcclRemoteError = 6,
   NcclInProgress = 7,
 };
-enum : int { NcclInt32 = 2, NcclFloat32 = 7, NcclBfloat16 = 9 };
+enum : int { NcclInt8 = 0, NcclInt32 = 2, NcclFloat32 = 7, NcclBfloat16 = 9 };
 enum : int { NcclSum = 0, NcclMax = 2 };
 enum : int { NcclSplitNoColor = -1 };
 enum : int { NcclWindowSymmetric = 1 };

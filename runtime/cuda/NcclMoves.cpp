@@ -6,6 +6,7 @@
 #include "cuda/NcclMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"
+#include "comm/Rows.h"
 #include "comm/ShmControl.h"
 #include "pcrt/messages.h"
 
@@ -55,6 +56,8 @@ static Blocks blocksOf(const pcrt_move_desc &move, int n) {
 }
 
 int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
+  if (routedOf(move)) // rows are received at their places
+    return 0;
   pcrt_move_shape shape = shapeOf(move);
   return pcrt_staging_bytes_of_move(move.kind, &shape, n, elementBytes(move.dtype));
 }
@@ -154,7 +157,7 @@ pcrt_status NcclMoves::registerArena(void *base, int64_t bytes) {
 //===----------------------------------------------------------------------===//
 
 static int ncclType(int32_t dtype) {
-  return dtype == PCRT_F32 ? NcclFloat32 : dtype == PCRT_BF16 ? NcclBfloat16 : NcclInt32;
+  return dtype == PCRT_F32 ? NcclFloat32 : dtype == PCRT_BF16 ? NcclBfloat16 : dtype == PCRT_I8 ? NcclInt8 : NcclInt32;
 }
 
 Result NcclMoves::packBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream) {
@@ -173,11 +176,36 @@ Result NcclMoves::unpackAfter(const pcrt_move_desc &move, const Member &member, 
                           : Success;
 }
 
+/// Every member sends each piece of rows that is contiguous on both sides; a receiver gets a peer's pieces in the order
+/// of its own buffer. Its own rows are sent to itself.
+NcclResult NcclMoves::exchangeRows(const pcrt_move_desc &move, const Member &member, const void *in, void *out,
+                                   Stream stream) {
+  const Nccl &nccl = live->nccl;
+  const int n = member.group->size(), me = member.group->me, type = ncclType(move.dtype);
+  const int64_t bytes = move.inner * elementBytes(move.dtype);
+  NcclResult result = NcclSuccess;
+  auto note = [&](NcclResult one) {
+    if (one != NcclSuccess && one != NcclInProgress)
+      result = one;
+  };
+  for (int peer = 0; peer < n; ++peer)
+    for (const RowSegment &rows : rowCounts().segments(peer))
+      if (rows.source == me)
+        note(nccl.ncclSend(static_cast<const char *>(in) + rows.from * bytes, size_t(rows.count * move.inner), type,
+                           peer, member.comm, stream));
+  for (const RowSegment &rows : rowCounts().segments(me))
+    note(nccl.ncclRecv(static_cast<char *>(out) + rows.to * bytes, size_t(rows.count * move.inner), type, rows.source,
+                       member.comm, stream));
+  return result;
+}
+
 NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream) {
   const Nccl &nccl = live->nccl;
   int n = member.group->size(), type = ncclType(move.dtype);
   int reduction = move.reduction == PCRT_MAX ? NcclMax : NcclSum;
   int64_t width = elementBytes(move.dtype);
+  if (routedOf(move))
+    return exchangeRows(move, member, in, out, stream);
   if (move.kind == PCRT_ALL_REDUCE)
     return nccl.ncclAllReduce(in, out, size_t(outElements(move, n)), type, reduction, member.comm, stream);
   size_t elements = size_t(outElements(move, n));

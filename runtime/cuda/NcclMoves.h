@@ -101,6 +101,7 @@ private:
 
   /// Enqueues one move between ncclGroupStart and ncclGroupEnd.
   NcclResult call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream);
+  NcclResult exchangeRows(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream);
   Result packBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream);
   Result unpackAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream);
   pcrt_status mark(const pcrt_move_desc &move, Stream stream);

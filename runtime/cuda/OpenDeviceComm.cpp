@@ -15,7 +15,7 @@ using namespace pcrt::cuda;
 
 std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
                                                        const std::vector<Group> &groups,
-                                                       const std::vector<bool> &besideProducts) {
+                                                       const std::vector<bool> &besideProducts, bool arenaIsUsed) {
   const char *chosen = getenv("PCRT_CUDA_COMM");
   bool host = chosen && !strcmp(chosen, "host");
   if (chosen && *chosen && !host && strcmp(chosen, "nccl") != 0)
@@ -29,7 +29,7 @@ std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &c
   if (!chosen && session.standin && !session.standin->enqueue)
     host = true;
   if (host)
-    return std::make_unique<HostMoves>(session, comm, program, groups);
+    return std::make_unique<HostMoves>(session, comm, program, groups, arenaIsUsed);
   if (isVirtual)
     return std::make_unique<VirtualMoves>(session, static_cast<VirtualComm &>(comm), groups);
   return std::make_unique<NcclMoves>(session, comm, program, groups, besideProducts);

@@ -5,6 +5,7 @@
 #include "cuda/VirtualMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"
+#include "comm/Rows.h"
 #include "cuda/Rows.h"
 
 #include <algorithm>
@@ -135,6 +136,16 @@ Result VirtualMoves::enqueueShare(const pcrt_move_desc &move, const Group &group
   int64_t bytes = elementBytes(move.dtype), elements = outElements(move, n);
   if (elements == 0)
     return Success;
+  if (routedOf(move)) {
+    Result result = Success;
+    const int64_t row = move.inner * bytes;
+    for (const RowSegment &rows : rowCounts().segments(me))
+      if (result == Success)
+        result = copyRows(session.driver, static_cast<char *>(parts[me]->out) + rows.to * row, rows.count * row,
+                          static_cast<const char *>(parts[rows.source]->in) + rows.from * row, rows.count * row,
+                          rows.count * row, 1, stream);
+    return result;
+  }
   if (move.kind == PCRT_ALL_REDUCE) {
     int64_t first, last;
     allReducePart(elements, n, me, &first, &last);

@@ -58,7 +58,7 @@ struct pcrt_context {
   std::function<void()> beforeUpdate; ///< Called in every step before parameters or states change. Allocates nothing.
   bool updating = false;              ///< Parameters or states may have changed in this step.
   bool keepsArena = false;            ///< The arena holds the state of training already, from an earlier process.
-  int64_t afterArena = 0;             ///< Bytes to allocate after the arena.
+  int64_t afterArena = 0;             ///< Bytes of host memory to allocate after the arena.
   std::string scratch;                ///< Directory for the arena on disk.
   /// Call it before parameters or states change.
   void beginUpdate();

@@ -31,6 +31,21 @@ public:
   /// The host's address of byte `offset` of the arena; null if only copies reach it.
   virtual char *onHost(int64_t) { return nullptr; }
 
+  /// A part of the arena, and host memory for a copy of it.
+  struct HostCopy {
+    int64_t offset, bytes;
+    char *to;
+  };
+  /// If onHost is null: copyAside starts to copy parts of the arena, between two steps. The next step runs meanwhile,
+  /// but changes no parameter or state before the copies are made. waitForCopies waits for them; any thread may call
+  /// it. Both throw a Failure.
+  virtual void copyAside(const std::vector<HostCopy> &) {}
+  virtual void waitForCopies() {}
+  /// Host memory for such copies, which lives as long as the device. Throws PCRT_RESOURCE.
+  virtual char *hostMemory(int64_t) { return nullptr; }
+  /// The host memory of `context.afterArena` bytes that prepare has allocated. It may outlive this process.
+  virtual char *afterArena() { return nullptr; }
+
   /// Copy between the host and the arena, and wait. Any thread may call them. They throw a Failure.
   virtual void write(int64_t offset, const void *from, int64_t bytes) = 0;
   virtual void read(void *to, int64_t offset, int64_t bytes) = 0;

@@ -92,7 +92,7 @@ public:
       if (series)
         series->waitForBlocks();
       if (options.snapshot)
-        memory->copyBeforeUpdate(device->onHost(0), *device->threads());
+        memory->copyBeforeUpdate(*device);
     };
     keep(firstStep);
     for (updates = firstStep;; ++updates) {
@@ -304,12 +304,14 @@ private:
     if (!fromMemory)
       memory->forget();
     device->prepare(*context);
+    if (series)
+      series->prepare(program, *device);
     // If steps do not need the host's threads, these have work only during set-up: a pool that lived longer would spin
     // during the steps.
     std::optional<Pool> helpers;
     Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
     if (fromMemory)
-      memory->restore(device->onHost(0), workers);
+      memory->restore(*device, workers);
     else if (before)
       loadBefore(workers);
     else if (!options.adapter.empty())
@@ -404,10 +406,14 @@ private:
         saver->write(program, trajectoryAt(step), *device);
       throw *series->failure();
     }
-    StopCheck::Answer answer = stop.ask(step, series && series->isTime());
+    StopCheck::Answer answer = stop.ask(step, series && series->isTime(), series && series->isWritten());
+    if (series && answer.written) {
+      Comm::Busy busy(comm);
+      series->complete();
+    }
     if (series && !answer.stop && (answer.save || series->isTurn(step))) {
       Comm::Busy busy(comm);
-      if (device->onHost(0)) // the arena is written while the step runs
+      if (series->savesBesideSteps())
         series->start(program, trajectoryAt(step), tokenizer, *device);
       else
         series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/false);
@@ -419,8 +425,10 @@ private:
     if (!options.trace.empty() && step + 1 == options.steps)
       context->profile.startTrace(int64_t(1) << 22);
     outputs->beginStep(step);
+    memory->beginStep(*device);
     int64_t start = nanoseconds(), movesBefore = context->profile.nanosecondsInMoves();
     callStep(step);
+    memory->endStep();
     outputs->endStep(counted);
     double seconds = double(nanoseconds() - start) * 1e-9;
     double inMoves = double(context->profile.nanosecondsInMoves() - movesBefore) * 1e-9;
@@ -429,7 +437,7 @@ private:
       outputs->finishDumps();
     if (series) {
       Comm::Busy busy(comm);
-      series->complete();
+      series->afterStep();
     }
     bool skipped = checkNumbers(step);
     bool roundEnds = roundEndsAfter(step + 1);

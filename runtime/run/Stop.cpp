@@ -50,20 +50,21 @@ bool StopCheck::hasSignal() {
   return any;
 }
 
-StopCheck::Answer StopCheck::ask(int64_t step, bool wantsSave) {
+StopCheck::Answer StopCheck::ask(int64_t step, bool wantsSave, bool hasWritten) {
   if (step < nextStep)
     return {};
   struct Word {
-    int64_t signal, nanosecondsPerStep, wantsSave;
+    int64_t signal, nanosecondsPerStep, wantsSave, hasWritten;
   };
   int64_t now = nanoseconds();
-  Word mine{noted, lastStep < 0 ? 0 : (now - lastTime) / std::max<int64_t>(step - lastStep, 1), wantsSave};
+  Word mine{noted, lastStep < 0 ? 0 : (now - lastTime) / std::max<int64_t>(step - lastStep, 1), wantsSave, hasWritten};
   std::vector<Word> all(comm.size());
   requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
   int64_t signal = 0, slowest = 0;
-  bool save = false;
+  bool save = false, written = true;
   for (const Word &word : all) {
     save |= word.wantsSave != 0;
+    written &= word.hasWritten != 0;
     signal = signal ? signal : word.signal;
     slowest = std::max(slowest, word.nanosecondsPerStep);
   }
@@ -75,5 +76,5 @@ StopCheck::Answer StopCheck::ask(int64_t step, bool wantsSave) {
   nextStep = step + steps;
   if (signal)
     agreed = int(signal);
-  return {signal != 0, save};
+  return {signal != 0, save, written};
 }

@@ -22,10 +22,11 @@ public:
 
   /// The actions that all ranks take before a step.
   struct Answer {
-    bool stop = false, save = false;
+    bool stop = false, save = false, written = false;
   };
-  /// Returns the same answer on all ranks. All call it before every step; `wantsSave` is this rank's wish.
-  Answer ask(int64_t step, bool wantsSave);
+  /// Returns the same answer on all ranks. All call it before every step; `wantsSave` is this rank's wish, and
+  /// `hasWritten` says that it has written its part of a checkpoint, which is complete when all have.
+  Answer ask(int64_t step, bool wantsSave, bool hasWritten);
   /// Whether a rank got a signal; then the next `ask` is answered at once. All ranks call it.
   bool hasSignal();
 

@@ -40,7 +40,8 @@ IN_ROUNDS = ["ep=2 --experts-limit=23", "ep=2,tp=2 --experts-limit=23", "1 --exp
 ON_EIGHT = [f"ep=8 {ROWS}", "cp=8 --context-parallel=ring --expert-parallel=cp --expert-exchange=gather", "ep=8 --expert-exchange=gather", f"dp=2,ep=4 {ROWS}", "ep=4,tp=2",
             f"ep=4,tp=2 --sequence-parallel {ROWS}", "ep=2,tp=2,dp=2", f"dp=2,ep=4 --zero=3 {ROWS}", f"pp=2,ep=4 --microbatches=2 {ROWS}",
             f"cp=8 --context-parallel=ring --expert-parallel=cp {ROWS}", f"dp=8 --zero=3 --expert-parallel=dp {ROWS}", f"dp=2,cp=4 --context-parallel=ring --expert-parallel=cp {ROWS}"]
-ON_DEVICES = ["1", "ep=2", "dp=2,ep=2"]
+ON_DEVICES = [f"ep=2 {ROWS}", "ep=2", "1", "dp=2,ep=2", f"ep=4 {ROWS}", f"dp=2,ep=2 --zero=3 {ROWS}", f"tp=2 --sequence-parallel --expert-parallel=tp {ROWS}", f"ep=2 --recompute=full {ROWS}",
+              f"pp=2,ep=2 --microbatches=2 {ROWS}", f"cp=2 --expert-parallel=cp {ROWS}"]
 ROUNDS_ON_DEVICES = ["ep=2 --experts-limit=23"]
 
 
@@ -85,12 +86,13 @@ class Experts(Case):
         own = [sum(expert * ranks // experts == rank for expert in range(taken)) for rank in range(ranks)]
         return [4 * config["hidden_size"] * config["num_hidden_layers"] * 2 * tokens // ranks * (taken - own[rank] + (ranks - 1) * own[rank]) for rank in range(ranks)]
 
-    def traffic(self, plan, config):
-        self.needs("pc-run", "-n", ranks_of(plan.split()[0]), "./train", "--", *data_flags("mixtral"), "--steps", 1, "--summary", "summary.json")
+    def traffic(self, plan, config, target):
+        where = STAND_IN if target == "cuda" else {}
+        self.needs("pc-run", "-n", ranks_of(plan.split()[0]), "./train", "--", *data_flags("mixtral"), "--steps", 1, "--summary", "summary.json", **where)
         counted = {rank: sum(row["wire_bytes"] for row in group["traffic"] if row["move"] == "all_to_all_rows")
                    for group in json.loads((self.work / "summary.json").read_text())["per_rank"] for rank in group["ranks"]}
         wanted = self.sent(plan, config)
-        self.check(f"{plan}: rows sent", [counted[rank] for rank in range(len(wanted))] == wanted, f"{counted}, not {wanted}")
+        self.check(f"{plan} on {target}: rows sent", [counted[rank] for rank in range(len(wanted))] == wanted, f"{counted}, not {wanted}")
 
     def body(self):
         routing = sys.argv[1]
@@ -116,7 +118,7 @@ class Experts(Case):
                 if LONG and target == "cpu":
                     self.compare(f"{plan}: losses of 20 steps", "losses", f"{alone}.long.jsonl", "other.long.jsonl", "--tolerance", 1e-5)
                 if routing in ("tied", "all") and plan in (f"ep=2 {ROWS}", f"ep=4 {ROWS}"):
-                    self.traffic(plan, config)
+                    self.traffic(plan, config, target)
 
 
 case = Experts("experts " + " ".join(sys.argv[1:]))

@@ -21,6 +21,7 @@ K, EVERY, RATE, MOMENTUM = 2, 4, 0.7, 0.9
 QUICK = ["outer=2,dp=2 --zero=3", "outer=2,pp=2 --microbatches=2"]
 ALL = QUICK + ["outer=2,dp=2", "outer=2,dp=2 --zero=1 --precision=bf16", "outer=2,tp=2", "dp=2,outer=2 --data-parallel=naive", "outer=2,cp=2 --context-parallel=ring",
                "outer=2,pp=2,dp=2 --microbatches=2 --pipeline=zb-h1"]
+TARGET = ["--target=cuda", "--arch=sm_90a", "--stand-in"]
 DEVICES = ["outer=2,dp=2 --zero=3", "outer=2", "outer=2,dp=2 --zero=1 --precision=bf16", "outer=2,tp=2 --sequence-parallel", "outer=2,pp=2 --microbatches=2"]
 BATCH, SEQUENCE = 4, 16
 LONG = sys.argv[1] == "all"
@@ -215,11 +216,11 @@ class Rounds(Case):
         """On CUDA devices (the stand-in), losses must be those of CPU ranks, and traffic and memory those of the
         report. Runs that are interrupted, or have other orders of streams, must give the same bits. The outer step
         must be equal bit by bit."""
-        losses, here, target = self.losses("whole.jsonl"), dict(self.environment), ["--target=cuda", "--arch=sm_90a", "--stand-in"]
+        losses, here = self.losses("whole.jsonl"), dict(self.environment)
         self.environment |= STAND_IN
         for number, plan in enumerate(plans):
             mesh, *flags = plan.split()
-            self.program("device", mesh, *flags, *target)
+            self.program("device", mesh, *flags, *TARGET)
             steps = ["--steps", 2 * EVERY + 1, "--check-replicas", 1]
             self.needs(*self.train("device", mesh, *steps, "--save", "device.whole", "--metrics", "device.jsonl", "--summary", "device.summary"))
             bound = 5e-3 if "bf16" in plan else 1e-4
@@ -232,9 +233,8 @@ class Rounds(Case):
                 self.needs(*self.train("device", mesh, *steps, "--load", "part", "--save", "part"), PC_STANDIN_SEED="4")
                 self.check(f"devices, {plan}: broken off, in other orders, the same bits", self.bits("part") == self.bits("device.whole"))
         if LONG:
-            self.outer(*target, ends=1)
+            self.outer(*TARGET, ends=1)
         self.environment = here
-        self.holds("codes on devices", "pc-compile", "model.mlir", "--mesh", "outer=2", "--local-sgd=outer:4", "--outer-deltas=int8", *target, "-o", "bad", code=4, words="does not work with --target=cuda")
 
     def traffic(self):
         rows = json.load(open(self.work / "whole.json"))["per_rank"][0]["traffic"]
@@ -264,8 +264,20 @@ class Rounds(Case):
             self.needs(*self.train("plan", mesh, "--steps", EVERY + 2, "--save", "part"))
             self.needs(*self.train("plan", mesh, "--load", "part", "--steps", 2 * EVERY + 1, "--save", "part"))
             self.check(f"codes, {plan}: broken off, the same bits", self.bits("part") == self.bits("whole"))
+        self.coded_on_devices()
         self.program("whole-deltas", "outer=2")
         self.holds("other deltas are another training", *self.train("whole-deltas", "outer=2", "--load", f"DIR/step-{EVERY:08d}", "--steps", 9), code=2, words="deltas of 8 bits")
+
+    def coded_on_devices(self):
+        """Devices encode and decode by kernels: the same outer step, bit by bit. By NCCL, or through host memory."""
+        here = dict(self.environment)
+        self.environment |= STAND_IN
+        for way in ("nccl", "host") if LONG else ("nccl",):
+            self.environment["PCRT_CUDA_COMM"] = way
+            self.outer("--outer-deltas=int8", *TARGET, sent=as_sent, ends=1)
+            self.compare(f"codes on devices over {way}: report and summary", "reports", "rounds.json", "whole.json")
+        self.environment = here
+        self.program("rounds", "outer=2", "--outer-deltas=int8")
 
     def body(self):
         self.environment = {"PCRT_THREADS": "1"}

@@ -190,7 +190,8 @@ def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
     ```
 
     With `exchange=auto` the pass does this only if a token has fewer experts than there are ranks; otherwise gathering
-    tokens sends less. With `target=cuda`, for which routed tokens cannot be sent, `auto` does nothing and `rows` fails.
+    tokens sends less. With `target=cuda`, `auto` does nothing, because the host must know the number of rows before it can send them: such a
+    step cannot be one CUDA graph.
     `rows` also fails if nothing is routed.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks that will split the experts">,

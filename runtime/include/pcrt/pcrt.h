@@ -133,7 +133,8 @@ typedef struct pcrt_attention_desc {
  *  strides of each operand is 1. Accumulation is in f32 whatever the dtypes.
  *  If b has codes, its element is code times scale, as f32. `aux` (`bias` if grouped, by expert) has the scales, f32:
  *  [n, k / group] if b_k_stride is 1, else [k / group, n]. Two codes of I4 of one column share a byte: code i of a
- *  group has the low four bits of byte i, code i + group / 2 the high ones. Strides count codes. On CPUs only. */
+ *  group has the low four bits of byte i, code i + group / 2 the high ones. Strides count codes. On CPUs only: on a
+ *  GPU, kernels of the program multiply by codes. */
 typedef struct pcrt_gemm_desc {
   const char *name;
   int64_t batch, m, n, k;
@@ -162,7 +163,7 @@ typedef struct pcrt_gemm_desc {
  *  slice, insert: on coordinate i the block is that of coordinate (i - shift) mod n; permute: the result is the operand
  *  of that coordinate. With a group `with`, in which this rank has coordinate j: of coordinate (shift - i - j) mod n.
  *  all_to_all: the tensor is [outer, extent, middle, extent2, inner]; `in` is split on extent and `out` on extent2, or
- *  with `reduction` = 1 the other way round. With `shift` = k it is one of rows, between f32 on CPUs: outer, extent and
+ *  with `reduction` = 1 the other way round. With `shift` = k it is one of rows: outer, extent and
  *  middle count tokens, extent2 experts, and `in` and `out` hold the entries [token, expert] where a mask is not 0,
  *  `inner` elements each, by expert and then by token. There is memory for min(k, experts of the rank) rows of each
  *  token of the rank; memory after the last row is undefined. The mask is that of all tokens and experts of the

@@ -1,10 +1,12 @@
 //===- move-kernels.cpp - The runtime's own kernels from their PTX --------===//
-// usage: move-kernels Blocks.ptx Reduce.ptx
+// usage: move-kernels Blocks.ptx Reduce.ptx Codes.ptx Rows.ptx
 // On the stand-in, functions of the host do the work of these kernels, so nothing else runs them without a GPU. Here
 // the reader does, beside loops that say what they compute (runtime/cuda/Blocks.cu, Reduce.cu).
 //===----------------------------------------------------------------------===//
 #include "Block.h"
+#include "comm/CodeBlocks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -100,6 +102,51 @@ static void testReduce(const Module &module, const std::string &name, const std:
     expect(name, memcmp(out.data(), wanted.data(), wanted.size() * sizeof(T)) == 0);
 }
 
+/// Codes of two members, and their sum; the last block is shorter. Devices must compute the bits of hosts.
+static void testCodes(const Module &module, float largest) {
+  constexpr int64_t elements = 2 * PCRT_CODES_BLOCK + 37;
+  int64_t bytesOfMember = 4 * pcrt_code_words(elements), members = 2, count = elements;
+  std::vector<char> codes(members * bytesOfMember), wanted(codes.size());
+  std::vector<float> from(elements), sums(elements), wantedSums(elements);
+  for (int64_t member = 0; member < members; ++member) {
+    for (int64_t i = 0; i < elements; ++i)
+      from[i] = float((i * 7919 + member * 31) % 1009 - 504) * 1e-3f;
+    from[PCRT_CODES_BLOCK + 3] = largest;
+    const float *source = from.data();
+    char *to = codes.data() + member * bytesOfMember, *own = wanted.data() + member * bytesOfMember;
+    launch(module, "encode", {&source, &to, &count});
+    for (int64_t first = 0; first < elements; first += PCRT_CODES_BLOCK) {
+      const int64_t here = std::min<int64_t>(PCRT_CODES_BLOCK, elements - first);
+      char *block = own + first / PCRT_CODES_BLOCK * pcrt::codeBlockBytes;
+      pcrt::encodeBlock(source + first, here, block);
+      pcrt::decodeBlock(block, 0, here, member > 0, wantedSums.data() + first);
+    }
+  }
+  const char *all = codes.data();
+  float *to = sums.data();
+  launch(module, "add_decoded", {&all, &to, &count, &members, &bytesOfMember});
+  auto isNan = [](float x) { return std::isnan(x); };
+  bool same = std::isfinite(largest) ? codes == wanted && !memcmp(to, wantedSums.data(), elements * sizeof(float))
+                                     : std::count_if(sums.begin(), sums.end(), isNan) == PCRT_CODES_BLOCK;
+  expect("codes with " + std::to_string(largest), same);
+}
+
+/// The rows of each expert, by chunk of 256 tokens, of two blocks of tokens.
+static void testRows(const Module &module) {
+  int64_t blocks = 2, tokens = 300, experts = 5, ofChunk = 256, chunks = 2;
+  std::vector<float> mask(blocks * tokens * experts);
+  std::vector<int32_t> counts(blocks * chunks * experts, -1), wanted(counts.size(), 0);
+  for (int64_t i = 0; i < int64_t(mask.size()); ++i) {
+    const int64_t expert = i % experts, token = i / experts % tokens, block = i / experts / tokens;
+    mask[i] = i * 7919 % 13 < 3 + expert ? 0.5f : 0;
+    wanted[(block * chunks + token / ofChunk) * experts + expert] += mask[i] != 0;
+  }
+  const float *from = mask.data();
+  int32_t *to = counts.data();
+  launch(module, "count_rows", {&from, &to, &blocks, &tokens, &experts, &ofChunk});
+  expect("count_rows", counts == wanted);
+}
+
 static float sum(const std::vector<float> &x) { return x[0] + x[1] + x[2]; }
 /// A NaN survives.
 static float maximum(const std::vector<float> &x) {
@@ -110,8 +157,11 @@ static float maximum(const std::vector<float> &x) {
 }
 
 static void test(char **argv) {
-  Module blocks = read(argv[1]), reduce = read(argv[2]);
-  for (int unit : {2, 4, 16})
+  Module blocks = read(argv[1]), reduce = read(argv[2]), codes = read(argv[3]);
+  testRows(read(argv[4]));
+  for (float largest : {0.75f, 3e38f, 1e-40f, INFINITY})
+    testCodes(codes, largest);
+  for (int unit : {1, 2, 4, 16})
     testSwap(blocks, unit);
   uint32_t noted = 0, value = 42, *note = &noted;
   launch(blocks, "note", {&note, &value});
