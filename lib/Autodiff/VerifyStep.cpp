@@ -141,7 +141,9 @@ private:
         auto parameter = of == leaves.end() ? ParameterOp() : of->second.value.getDefiningOp<ParameterOp>();
         std::optional<SmallVector<int64_t>> dims =
             parameter ? dimsOfState(state, parameter) : std::optional<SmallVector<int64_t>>();
-        if (parameter && !(dims && partsOfState(parameter, *dims)))
+        std::optional<SmallVector<int64_t>> block = parameter ? blockOfState(state, parameter) : std::nullopt;
+        if (parameter &&
+            !(block ? partsOfBlocks(parameter, *block).has_value() : dims && partsOfState(parameter, *dims)))
           return state.emitOpError() << "'" << state.getName() << "' must have the shape of '" << parameter.getName()
                                      << "', or some of its dims with their names and sizes, whole in the checkpoint; "
                                         "its type is "

@@ -14,6 +14,7 @@
 #include "pc/IR/Parts.h"
 #include "pc/IR/Rounds.h"
 #include "pc/IR/Stages.h"
+#include "pcrt/block_codes.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -271,6 +272,31 @@ static json::Object describeWeights(ModuleOp program) {
   return weights;
 }
 
+/// The states of the optimizer on a rank by the bits of an element, if some are codes: their number, bytes, and the
+/// bytes of scales. Null if none are.
+static json::Value describeStates(ModuleOp program) {
+  std::map<unsigned, json::Object> byBits;
+  auto add = [&](unsigned bits, StringRef key, int64_t more) {
+    json::Object &row = byBits[bits];
+    row[key] = row.getInteger(key).value_or(0) + more;
+  };
+  program.walk([&](StateOp state) {
+    auto type = cast<RankedTensorType>(state.getType());
+    if (state.getCache())
+      return;
+    if (state.getName().ends_with(PCRT_SCALES))
+      return add(8, "scale_bytes", byteSize(type));
+    add(type.getElementTypeBitWidth(), "tensors", 1);
+    add(type.getElementTypeBitWidth(), "bytes", byteSize(type));
+  });
+  if (auto codes = byBits.find(8); codes == byBits.end() || !codes->second.get("tensors"))
+    return nullptr;
+  json::Object states;
+  for (auto &[bits, row] : byBits)
+    states["bits_" + std::to_string(bits)] = std::move(row);
+  return states;
+}
+
 int64_t pc::largestArena(ModuleOp planned) {
   int64_t bytes = 0;
   planned.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
@@ -341,6 +367,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
         (*figures.getObject("arena_bytes"))["disk"] = disk;
       if (json::Value rows = describeRows(program); rows.kind() != json::Value::Null)
         figures["rows"] = std::move(rows);
+      if (json::Value states = describeStates(program); states.kind() != json::Value::Null)
+        figures["states"] = std::move(states);
       if (generates(planned))
         figures["weights"] = describeWeights(program);
       // Ranks of different stages may also have equal figures.

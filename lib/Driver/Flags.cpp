@@ -207,6 +207,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(fields.step.optimizer, "optimizer",
         "Optimizer: adamw, sgd, adafactor, amsgrad, lion, muon or a file that ends in .mlir; settings as in "
         "muon:momentum=0.9");
+  field(fields.states, "states",
+        "How AdamW's states are stored: f32, or 8bit, in codes with a scale per 256 elements (CPU)");
   field(fields.step.ema, "ema",
         "Also keep an exponential average of the trained parameters with this decay, as in 0.999, in checkpoints");
   field(fields.adapters.lora, "lora",
@@ -301,6 +303,13 @@ pcrt_status CompileFlags::check(std::string &error) const {
          "--slots, --context, --size, --chunk, --sampling and --weights need --mode=generate");
   refuse(!llvm::is_contained({"full", "int8", "int4", "int4:64"}, StringRef(fields.weights)),
          "--weights=" + fields.weights + " is not a way to store matrices (full, int8, int4, int4:64)");
+  refuse(
+      fields.states == "int8" || fields.states == "linear",
+      "--states=" + fields.states +
+          ": codes with equal steps would round small second moments to 0, and training diverges; use --states=8bit");
+  refuse(fields.states != "f32" && fields.states != "8bit",
+         "--states=" + fields.states + " is not a way to store the states of the optimizer (f32, 8bit)");
+  refuse(mode != "train" && given("states"), "--states is for training; leave out --mode=" + mode);
   for (const char *flag : {"pipeline", "recompute", "local-sgd"})
     refuse(mode == "generate" && given(flag), "--" + Twine(flag) + " does not work with --mode=generate yet");
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),

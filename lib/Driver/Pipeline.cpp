@@ -86,6 +86,9 @@ private:
     if (!options.train)
       step.optimizer = "none";
     add(createDifferentiate(step), PCRT_INFEASIBLE);
+    // This runs before casts and copies come between parameters and the ops that read them.
+    if (options.train && options.states == "8bit")
+      add(createQuantizeStates(), PCRT_INFEASIBLE);
     finishStep();
   }
 

@@ -21,8 +21,26 @@ static int64_t sentOver(const json::Object &report, llvm::StringRef axis) {
   return most;
 }
 
+/// Says that states are rounded, and the bytes of the rank with most of them.
+static void addStates(const json::Object &report, json::Array &remarks) {
+  int64_t tensors = 0, bytes = 0;
+  for (const json::Value &rank : *report.getArray("per_rank"))
+    if (const json::Object *states = rank.getAsObject()->getObject("states")) {
+      const json::Object &codes = *states->getObject("bits_8");
+      tensors = std::max(tensors, codes.getInteger("tensors").value_or(0));
+      bytes = std::max(bytes, codes.getInteger("bytes").value_or(0) + codes.getInteger("scale_bytes").value_or(0));
+    }
+  if (tensors)
+    remarks.push_back(
+        llvm::formatv("{0} states of the optimizer are stored in 8 bits, in {1} bytes per rank; every step "
+                      "rounds them, on all plans in the same way",
+                      tensors, bytes)
+            .str());
+}
+
 json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
   json::Array remarks;
+  addStates(*report.getAsObject(), remarks);
   if (!plan.pipeline() || plan.microbatches < 2)
     return remarks;
   for (const Tactic &tactic : plan.tactics) {

@@ -94,18 +94,15 @@ static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes, bool ofS
                                   "read, or make the tensor smaller";
 }
 
-/// Collects the boxes of states that have fewer dims than their parameter, by tensor.
+/// Collects the boxes of states that have another shape than their parameter, by tensor.
 static void findBoxesOfStates(ModuleOp module, llvm::MapVector<StringAttr, SmallVector<Box, 1>> &boxes) {
   llvm::StringMap<ParameterOp> parameters;
   module.walk([&](ParameterOp parameter) { parameters[parameter.getName()] = parameter; });
   module.walk([&](StateOp state) {
     ParameterOp parameter = parameters.lookup(state.getParameter());
-    std::optional<SmallVector<int64_t>> dims;
-    if (parameter)
-      dims = dimsOfState(state, parameter);
-    if (!dims || dims->size() == parameter.getDims().size())
+    if (!parameter)
       return;
-    for (const ParameterPart &part : partsOfState(parameter, *dims).value_or(SmallVector<ParameterPart>()))
+    for (const ParameterPart &part : ownPartsOfState(state, parameter).value_or(SmallVector<ParameterPart>()))
       boxes[StringAttr::get(module.getContext(), state.getName() + "." + part.source.getTensor())].push_back(
           {state, part.name, part.source});
   });

@@ -1,8 +1,10 @@
 //===- ElementTypes.cpp - Verifies the element types of ops ------------------------===//
 // (T1) data are f32, bf16 or f64 (f64 only for the interpreter), and indices are i32. (T2) statistics and optimizer
 // states are not bf16. The table lists the operands and results that are not data, for all ops with factors. (T3) Only
-// an einsum that multiplies codes with their scales, or a view, reads i8 or i4. (T4) A view keeps the element type.
+// an einsum that multiplies codes with their scales, ops that code blocks, and views have values of i8 or i4. (T4) A view
+// keeps the element type.
 //===-----------------------------------------------------------------------------===//
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
@@ -49,6 +51,8 @@ static Kinds kindsOf(Operation *op) {
       .Case([](ClipCoefficientOp) { return Kinds{{}, {0, 1}, {}, {0}}; })
       .Case([](AdamWOp) { return Kinds{{}, {0, 2, 3, 4, 5}, {}, {0, 1, 2}}; })
       .Case([](SGDOp) { return Kinds{{}, {0, 2, 3}, {}, {0}}; })
+      .Case([](EncodeOp) { return Kinds{{}, {0}, {}, {1}}; })
+      .Case([](DecodeOp) { return Kinds{{}, {1}, {}, {0}}; })
       .Case([](CacheWriteOp x) {
         return Kinds{x.getOffset() ? SmallVector<unsigned, 4>{2, 3, 4} : SmallVector<unsigned, 4>{2, 3}, {}, {}, {}};
       })
@@ -71,7 +75,7 @@ LogicalResult pc::detail::verifyElementTypes(Operation *op) {
   Kinds kinds = kindsOf(op);
   bool cast = isa<CastOp>(op), view = isa<ColumnsOp, ReshapeOp>(op);
   auto einsum = dyn_cast<EinsumOp>(op);
-  const bool decodes = einsum && isDecoding(einsum);
+  const bool readsCodes = (einsum && isDecoding(einsum)) || isa<DecodeOp>(op), makesCodes = isa<EncodeOp>(op);
   auto check = [&](StringRef what, unsigned i, Type type, ArrayRef<unsigned> indices,
                    ArrayRef<unsigned> wide) -> LogicalResult {
     Type element = mlir::cast<RankedTensorType>(type).getElementType();
@@ -88,10 +92,10 @@ LogicalResult pc::detail::verifyElementTypes(Operation *op) {
     return op->emitOpError() << "changes the element type from " << op->getOperand(0).getType() << " to "
                              << op->getResult(0).getType() << " (T4)";
   for (auto [i, type] : llvm::enumerate(op->getOperandTypes()))
-    if (!(decodes && i == 0) && failed(check("operand", i, type, kinds.indexOperands, kinds.wideOperands)))
+    if (!(readsCodes && i == 0) && failed(check("operand", i, type, kinds.indexOperands, kinds.wideOperands)))
       return failure();
   for (auto [i, type] : llvm::enumerate(op->getResultTypes()))
-    if (failed(check("result", i, type, kinds.indexResults, kinds.wideResults)))
+    if (!(makesCodes && i == 0) && failed(check("result", i, type, kinds.indexResults, kinds.wideResults)))
       return failure();
   return success();
 }

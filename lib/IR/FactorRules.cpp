@@ -3,6 +3,7 @@
 // be split.
 //===-----------------------------------------------------------------------------===//
 #include "ReshapeSpec.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 
@@ -319,6 +320,24 @@ FactorRule GumbelOp::getFactorRule() {
   return make(*this, Twine("b m v, b m c, b m u") + (getAbove() ? ", b m" : "") + " -> b m v").keepWhole({"c", "u"});
 }
 FactorRule SamplingThresholdOp::getFactorRule() { return make(*this, "b m v, b m c -> b m").keepWhole({"v", "c"}); }
+
+/// The factors of ops on blocks are blocks: their sizes are those of the scales.
+static FactorRule blocksRule(Operation *op, const FactorRule &ofElements, ArrayRef<int64_t> blocks) {
+  FactorRule rule = ofElements;
+  for (auto [factor, size] : llvm::zip(rule.factors, blocks))
+    factor.size = size;
+  return rule;
+}
+FactorRule EncodeOp::getFactorRule() {
+  std::string x = letters("x", rankOf(getX()));
+  return blocksRule(*this, make(*this, x + " -> " + x + ", " + x),
+                    cast<RankedTensorType>(getScales().getType()).getShape());
+}
+FactorRule DecodeOp::getFactorRule() {
+  std::string x = letters("x", rankOf(getCodes()));
+  return blocksRule(*this, make(*this, x + ", " + x + " -> " + x),
+                    cast<RankedTensorType>(getScales().getType()).getShape());
+}
 
 FactorRule ClipCoefficientOp::getFactorRule() { return make(*this, ", h -> ").keepWhole({"h"}); }
 

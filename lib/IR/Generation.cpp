@@ -1,8 +1,9 @@
-//===- Generation.cpp - Ops of programs that generate text -----------------------------------===//
-// Verifies attention to a cache, distinguishes steps that generate from steps that train, and recognizes the ops that
-// make numbers of codes, which only steps that generate have.
+//===- Generation.cpp - Ops of programs that generate text, and codes ------------------------===//
+// Verifies attention to a cache and the ops that code blocks, distinguishes steps that generate from steps that train,
+// and recognizes the ops that make weights of codes, which only steps that generate have.
 //===-----------------------------------------------------------------------------------------===//
 #include "pc/IR/Generation.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
 #include "pcrt/description.h"
 
@@ -13,6 +14,64 @@ using namespace pc;
 
 #define GET_OP_CLASSES
 #include "pc/IR/PCGenerationOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "pc/IR/PCBlockCodesOps.cpp.inc"
+
+std::optional<SmallVector<int64_t>> pc::blockOf(ArrayRef<int64_t> value, ArrayRef<int64_t> scales) {
+  SmallVector<int64_t> block;
+  if (value.size() != scales.size())
+    return std::nullopt;
+  for (auto [size, blocks] : llvm::zip_equal(value, scales)) {
+    if (blocks < 1 || size % blocks)
+      return std::nullopt;
+    block.push_back(size / blocks);
+  }
+  return block;
+}
+
+std::optional<CodedAdamW> pc::codedAdamW(AdamWOp adamw) {
+  auto decode = [&](Value state) {
+    auto op = state.getDefiningOp<DecodeOp>();
+    return op && op->hasOneUse() && op->getBlock() == adamw->getBlock() ? op : DecodeOp();
+  };
+  auto encode = [&](Value state) {
+    auto op = state.hasOneUse() ? dyn_cast<EncodeOp>(*state.user_begin()) : EncodeOp();
+    return op && op->getBlock() == adamw->getBlock() ? op : EncodeOp();
+  };
+  CodedAdamW coded{adamw, decode(adamw.getExpAvg()), decode(adamw.getExpAvgSq()), encode(adamw.getNewExpAvg()),
+                   encode(adamw.getNewExpAvgSq())};
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  if (!coded.first || !coded.second || !coded.newFirst || !coded.newSecond)
+    return std::nullopt;
+  ArrayRef<int64_t> scales = shapeOf(coded.first.getScales());
+  for (Value other : {coded.second.getScales(), coded.newFirst.getScales(), coded.newSecond.getScales()})
+    if (shapeOf(other) != scales)
+      return std::nullopt;
+  return coded;
+}
+
+std::optional<CodedAdamW> pc::asCodedAdamW(FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  auto all = body.getOps<AdamWOp>();
+  if (all.empty() || body.getOperations().size() != 6) // with pc.yield
+    return std::nullopt;
+  return codedAdamW(*all.begin());
+}
+
+/// Checks (C1) and (C2) of ops that code blocks.
+static LogicalResult verifyBlocks(Operation *op, Value value, Value codes, Value scales) {
+  auto type = cast<RankedTensorType>(value.getType()), ofCodes = cast<RankedTensorType>(codes.getType()),
+       ofScales = cast<RankedTensorType>(scales.getType());
+  if (ofCodes.getShape() != type.getShape() || !ofCodes.getElementType().isInteger(8))
+    return op->emitOpError() << "has codes " << ofCodes << ", which must be i8 and have the shape of " << type
+                             << " (C1)";
+  if (!blockOf(type.getShape(), ofScales.getShape()))
+    return op->emitOpError() << "has scales " << ofScales << ", whose sizes must divide the sizes of " << type
+                             << " (C2)";
+  return success();
+}
+LogicalResult EncodeOp::verify() { return verifyBlocks(*this, getX(), getCodes(), getScales()); }
+LogicalResult DecodeOp::verify() { return verifyBlocks(*this, getResult(), getCodes(), getScales()); }
 
 bool pc::generates(ModuleOp module) {
   return module.walk([](CacheWriteOp) { return WalkResult::interrupt(); }).wasInterrupted();

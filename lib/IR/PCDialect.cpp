@@ -2,6 +2,7 @@
 // Queries here look at one op or type: its placement, rows, stored type, mesh, phase of the step, and name. None of
 // them needs an analysis.
 //===-----------------------------------------------------------------------------===//
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/OptimizerOp.h"
@@ -35,6 +36,7 @@ void PCDialect::initialize() {
       >();
   addOperations<AllToAllRowsOp, AdmitOp, RoundOfRowsOp, OptimizerOp>();
   addOperations<CacheWriteOp, CachedAttentionOp, GumbelOp, SamplingThresholdOp>();
+  addOperations<EncodeOp, DecodeOp>();
 }
 
 StringRef stepPhaseName(StepPhase phase) {

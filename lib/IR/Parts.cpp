@@ -3,6 +3,7 @@
 // numbers or names see its parts; a parameter that is not packed has one part, itself.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Parts.h"
+#include "pc/IR/BlockCodes.h"
 
 using namespace mlir;
 using namespace pc;
@@ -33,12 +34,19 @@ SmallVector<ParameterPart> pc::partsOf(ParameterOp parameter) {
   return parts;
 }
 
+/// The shape of a parameter or a state on all ranks together.
+template <typename Leaf> static ArrayRef<int64_t> wholeShape(Leaf leaf) {
+  return leaf.getGlobal() ? *leaf.getGlobal() : cast<RankedTensorType>(leaf.getValue().getType()).getShape();
+}
+
+std::optional<SmallVector<int64_t>> pc::blockOfState(StateOp state, ParameterOp parameter) {
+  ArrayRef<int64_t> shape = wholeShape(state), whole = wholeShape(parameter);
+  return shape == whole || state.getDims() != parameter.getDims() ? std::nullopt : blockOf(whole, shape);
+}
+
 std::optional<SmallVector<int64_t>> pc::dimsOfState(StateOp state, ParameterOp parameter) {
-  auto shapeOf = [](auto leaf) {
-    return leaf.getGlobal() ? *leaf.getGlobal() : cast<RankedTensorType>(leaf.getValue().getType()).getShape();
-  };
-  ArrayRef<int64_t> shape = shapeOf(state), whole = shapeOf(parameter);
-  if (shape == whole)
+  ArrayRef<int64_t> shape = wholeShape(state), whole = wholeShape(parameter);
+  if (shape == whole || blockOfState(state, parameter))
     return llvm::to_vector(llvm::seq<int64_t>(0, whole.size()));
   SmallVector<int64_t> dims;
   int64_t next = 0;
@@ -80,37 +88,31 @@ SmallVector<int64_t> pc::validShapeOfState(ParameterOp parameter, ArrayRef<int64
   return llvm::map_to_vector(dims, [&](int64_t dim) { return valid[dim]; });
 }
 
-/// The box of a part in the tensor of a state that has the dims `isKept` of the part; null if it has only some of the
-/// dims that one dim of the box consists of.
-static SourceAttr sourceOfState(const ParameterPart &part, ArrayRef<bool> isKept) {
-  SourceAttr source = part.source;
-  SmallVector<int64_t> whole(source.boxShape()), start(source.getStart()), size(source.getSize());
-  // Some dims of the box, one after the other, have the elements of some dims of the part. Sizes of 1 do not matter.
+/// Calls f(first box dim, end, first dim, end) for dims of a part's box that together have the elements of some dims of
+/// the part. Sizes of 1 do not matter. Returns false if f does, or if the box does not have the part's elements.
+static bool forEachGroup(const ParameterPart &part, llvm::function_ref<bool(size_t, size_t, size_t, size_t)> f) {
+  ArrayRef<int64_t> size = part.source.getSize();
+  const size_t rank = part.size.size();
   for (size_t box = 0, dim = 0; box < size.size();) {
     int64_t ofBox = 1, ofPart = 1;
-    size_t first = box;
-    std::optional<bool> keeps;
+    const size_t firstBox = box, firstDim = dim;
     do {
-      if (box < size.size() && (ofBox <= ofPart || dim == isKept.size())) {
+      if (box < size.size() && (ofBox <= ofPart || dim == rank))
         ofBox *= size[box++];
-        continue;
-      }
-      if (dim == isKept.size())
-        return {};
-      if (part.size[dim] != 1 && keeps.value_or(isKept[dim]) != isKept[dim])
-        return {};
-      if (part.size[dim] != 1)
-        keeps = isKept[dim];
-      ofPart *= part.size[dim++];
+      else if (dim == rank)
+        return false;
+      else
+        ofPart *= part.size[dim++];
     } while (ofBox != ofPart);
-    if (keeps.value_or(true))
-      continue;
-    for (size_t i = first; i < box; ++i) {
-      whole[i] = size[i] == whole[i] ? 1 : whole[i];
-      size[i] = 1;
-    }
+    if (!f(firstBox, box, firstDim, dim))
+      return false;
   }
-  // Each dim of the tensor is one dim of the view, or several.
+  return true;
+}
+
+/// The box with these sizes in a tensor that is viewed as `whole`. Each dim of the tensor is one dim of the view, or
+/// several; if they do not fit, the tensor has the shape of the view.
+static SourceAttr boxIn(SourceAttr source, ArrayRef<int64_t> whole, ArrayRef<int64_t> start, ArrayRef<int64_t> size) {
   SmallVector<int64_t> shape;
   ArrayRef<int64_t> view = source.getView();
   size_t at = 0;
@@ -130,6 +132,79 @@ static SourceAttr sourceOfState(const ParameterPart &part, ArrayRef<bool> isKept
   if (shape.empty())
     return SourceAttr::get(source.getContext(), source.getTensor(), whole, start, size, {});
   return SourceAttr::get(source.getContext(), source.getTensor(), shape, start, size, whole);
+}
+
+/// The box of a part in the tensor of a state that has the dims `isKept` of the part; null if it has only some of the
+/// dims that one dim of the box consists of.
+static SourceAttr sourceOfState(const ParameterPart &part, ArrayRef<bool> isKept) {
+  SourceAttr source = part.source;
+  SmallVector<int64_t> whole(source.boxShape()), start(source.getStart()), size(source.getSize());
+  bool fits = forEachGroup(part, [&](size_t firstBox, size_t endBox, size_t firstDim, size_t endDim) {
+    std::optional<bool> keeps;
+    for (size_t dim = firstDim; dim < endDim; ++dim)
+      if (part.size[dim] != 1) {
+        if (keeps.value_or(isKept[dim]) != isKept[dim])
+          return false;
+        keeps = isKept[dim];
+      }
+    for (size_t i = firstBox; i < endBox && !keeps.value_or(true); ++i) {
+      whole[i] = size[i] == whole[i] ? 1 : whole[i];
+      size[i] = 1;
+    }
+    return true;
+  });
+  return fits ? boxIn(source, whole, start, size) : SourceAttr();
+}
+
+/// The box of a part in the tensor of a state that has one element for each block of the part; null if a block is not a
+/// box of the tensor. Of the dims that are one dim of the box, only the last one may have blocks.
+static SourceAttr sourceOfBlocks(const ParameterPart &part, ArrayRef<int64_t> block) {
+  SourceAttr source = part.source;
+  SmallVector<int64_t> whole(source.boxShape()), start(source.getStart()), size(source.getSize());
+  bool fits = forEachGroup(part, [&](size_t firstBox, size_t endBox, size_t firstDim, size_t endDim) {
+    int64_t last = 1;
+    for (size_t dim = firstDim; dim < endDim; ++dim)
+      if (part.size[dim] != 1) {
+        if (last != 1)
+          return false;
+        last = block[dim];
+      }
+    for (size_t i = endBox; last > 1 && i-- > firstBox;)
+      if (size[i] != 1 || whole[i] != 1) {
+        bool divides = size[i] % last == 0 && whole[i] % last == 0 && start[i] % last == 0;
+        size[i] /= last, whole[i] /= last, start[i] /= last;
+        return divides;
+      }
+    return true;
+  });
+  SourceAttr box = fits ? boxIn(source, whole, start, size) : SourceAttr();
+  return box && box.getShape().size() == source.getShape().size() ? box : SourceAttr();
+}
+
+std::optional<SmallVector<ParameterPart>> pc::partsOfBlocks(ParameterOp parameter, ArrayRef<int64_t> block) {
+  if (parameter.getValid())
+    return std::nullopt;
+  SmallVector<ParameterPart> parts = partsOf(parameter);
+  for (ParameterPart &part : parts) {
+    part.source = sourceOfBlocks(part, block);
+    if (!part.source)
+      return std::nullopt;
+    for (auto [start, size, of] : llvm::zip_equal(part.start, part.size, block)) {
+      if (start % of || size % of)
+        return std::nullopt;
+      start /= of, size /= of;
+    }
+  }
+  return parts;
+}
+
+std::optional<SmallVector<ParameterPart>> pc::ownPartsOfState(StateOp state, ParameterOp parameter) {
+  if (std::optional<SmallVector<int64_t>> block = blockOfState(state, parameter))
+    return partsOfBlocks(parameter, *block);
+  std::optional<SmallVector<int64_t>> dims = dimsOfState(state, parameter);
+  if (!dims || dims->size() == parameter.getDims().size())
+    return std::nullopt;
+  return partsOfState(parameter, *dims);
 }
 
 std::optional<SmallVector<ParameterPart>> pc::partsOfState(ParameterOp parameter, ArrayRef<int64_t> dims) {

@@ -3,6 +3,7 @@
 // operand before it writes that element of the result, whichever kernel is chosen later. Memory planning relies on it.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Sharing.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Generation.h"
 
@@ -149,6 +150,8 @@ static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result)
   if (std::optional<TableSum> sum = asTableSum(fusion))
     return sum->base.getArgNumber() == operand;
   if (isProductOnto(fusion, operand))
+    return true;
+  if (asCodedAdamW(fusion)) // reads a block before it writes it
     return true;
   Block &body = fusion.getBody().front();
   auto shape = cast<RankedTensorType>(fusion.getResult(result).getType()).getShape();

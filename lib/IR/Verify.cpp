@@ -1,10 +1,10 @@
 //===- Verify.cpp - Verifiers generated from factor rules and moves ---------------===//
 // Constraints shared by all ops with factors: (F1) the spec fits the operands; (F2) dims of one factor have one size,
-// except in reshapes; (F3) all values are placed or none is; (F4) values that share a factor list the same axes on it;
-// (F5) on every axis the states are a legal row; (F6) a split dim divides; axes exist in the mesh. Moves: (M1) axes,
-// (M2) shape, (M3) the transition.
+// except in reshapes and between elements and their blocks; (F3) all values are placed or none is; (F4) values that
+// share a factor list the same axes on it; (F5) on every axis the states are a legal row; (F6) a split dim divides;
+// axes exist in the mesh. Moves: (M1) axes, (M2) shape, (M3) the transition.
 //===-----------------------------------------------------------------------------===//
-#include "pc/IR/PC.h"
+#include "pc/IR/BlockCodes.h"
 
 using namespace mlir;
 using namespace pc;
@@ -69,7 +69,7 @@ static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
   });
   if (failed(ranks))
     return failure();
-  if (isa<ReshapeOp>(op)) // which checks its own sizes
+  if (isa<ReshapeOp, EncodeOp, DecodeOp>(op)) // which check their own sizes
     return success();
   return checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
     for (auto [f, size] : llvm::zip(dims, cast<RankedTensorType>(type).getShape()))

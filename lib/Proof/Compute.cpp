@@ -463,6 +463,10 @@ struct Placer::Split {
   bool copies = false; ///< all ranks have copies, as types do not say how they are split
 };
 
+/// Whether dims with one letter may have different sizes: a reshape divides a dim by the sizes of dims that are whole,
+/// and scales have one element for each block. The fingerprint contains these numbers.
+static bool mayDiffer(Operation *op) { return isa<ReshapeOp, EncodeOp, DecodeOp>(op); }
+
 /// Reads the dims of operands and results. Those with the same letter must have the same split and size.
 bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Split &split) {
   SmallVector<Dim> &dims = split.dims;
@@ -480,7 +484,7 @@ bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> o
       else if (!dims[f].agrees(dim))
         return refuse("has dim " + rule.names[f] + " split over " + text(dims[f].split) + " in one operand and over " +
                       text(dim.split));
-      if (sizes[f] >= 0 && sizes[f] != size)
+      if (sizes[f] >= 0 && sizes[f] != size && !mayDiffer(op))
         return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule.names[f]);
       sizes[f] = size;
     }
@@ -497,8 +501,7 @@ bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> o
   }
   for (auto [letters, result] : llvm::zip_equal(rule.results, op->getResults()))
     for (auto [f, size] : llvm::zip_equal(letters, localShape(result))) {
-      // A reshape divides a dim by the sizes of dims that are whole. The fingerprint contains these.
-      if (sizes[f] >= 0 && sizes[f] != size && !isa<ReshapeOp>(op))
+      if (sizes[f] >= 0 && sizes[f] != size && !mayDiffer(op))
         return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule.names[f]);
       sizes[f] = size;
     }

@@ -8,8 +8,8 @@
 #include "Rules.h"
 #include "Trace.h"
 
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/MoveRows.h"
-#include "pc/IR/PC.h"
 #include "llvm/ADT/Twine.h"
 
 #include <map>

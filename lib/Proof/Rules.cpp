@@ -135,6 +135,8 @@ static const OpRow *rowOf(Operation *op) {
       {"clip_coefficient", ", h -> ", "h", {}, none, ""},
       {"adamw", "x*, x*, x*, x*, , h -> x*, x*, x*", "h", {}, none, ""},
       {"sgd", "x*, x*, , h -> x*", "h", {}, none, ""},
+      {"encode", "x* -> x*, x*", "", {}, none, ""},
+      {"decode", "x*, x* -> x*", "", {}, none, ""},
   };
   static const OpRow unary{"", "x* -> x*", "", {}, sum, ""}, binary{"", "x*, x* -> x*", "", {}, sum, ""};
   std::string name = nameOfRow(op);

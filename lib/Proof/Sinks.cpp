@@ -57,7 +57,7 @@ static int slotOf(Value state) {
 }
 
 /// The layout and the global shape that a leaf or an output states.
-template <typename Op> static std::pair<PlaceAttr, DenseI64ArrayAttr> blockOf(Op op, Value value) {
+template <typename Op> static std::pair<PlaceAttr, DenseI64ArrayAttr> statedBlock(Op op, Value value) {
   return {op.getLayout() ? *op.getLayout() : placement(value), op.getGlobalAttr()};
 }
 
@@ -96,7 +96,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   Value value = op->getResult(0);
   std::pair<PlaceAttr, DenseI64ArrayAttr> block;
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(
-      [&](auto leaf) { block = blockOf(leaf, value); });
+      [&](auto leaf) { block = statedBlock(leaf, value); });
   auto &[layout, global] = block;
   // The attributes of a leaf, except those that each rank decides, must be the same in every stage and in the
   // reference.
@@ -198,7 +198,7 @@ bool Walk::output(Stage &stage, OutputOp output) {
   State state = stateOf(output.getValue());
   if (!state.where || !read(stage, output, output.getValue(), state))
     return refuse(output, "uses a value before it is computed", FaultKind::Memory);
-  auto [layout, global] = blockOf(output, output.getValue());
+  auto [layout, global] = statedBlock(output, output.getValue());
   const Where *said = placeOf(output.getValue(), layout, global);
   if (!said)
     return refuse(output, placer.wrong);

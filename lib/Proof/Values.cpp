@@ -6,6 +6,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "Values.h"
 
+#include "pc/IR/BlockCodes.h"
+
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -150,6 +152,15 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
           value = DropAttr::get(op->getContext(), drop.getThreshold());
         recipe.key.add(name.getValue()).add(hashOf(*value));
       }
+  auto addBlock = [&](Value value, Value scales) {
+    auto shapeOf = [](Value of) { return cast<RankedTensorType>(of.getType()).getShape(); };
+    for (int64_t size : blockOf(shapeOf(value), shapeOf(scales)).value_or(SmallVector<int64_t>()))
+      recipe.key.add(static_cast<uint64_t>(size));
+  };
+  if (auto encode = dyn_cast<EncodeOp>(op))
+    addBlock(encode.getX(), encode.getScales());
+  if (auto decode = dyn_cast<DecodeOp>(op))
+    addBlock(decode.getResult(), decode.getScales());
   if (linear >= 0) {
     recipe.kind = Recipe::Linear;
     recipe.line = linear;

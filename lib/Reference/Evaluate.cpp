@@ -3,6 +3,7 @@
 // others in Composites.cpp. What depends on global indices comes in the context (offset, first index of a drawn block).
 //===-----------------------------------------------------------------------------===//
 #include "Evaluators.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
@@ -400,6 +401,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](CachedAttentionOp op) { return cachedAttention(op, in, context.offset); })
       .Case([&](GumbelOp op) { return gumbel(op, in, context.offset); })
       .Case([&](SamplingThresholdOp) { return samplingThreshold(in); })
+      .Case([&](DecodeOp op) { return decode(op, in); })
+      .Case([&](EncodeOp op) { return encode(op, in, context.shapes[1]); })
       .Default([](Operation *other) -> FailureOr<Tensors> {
         return other->emitOpError() << "is not supported by the interpreter";
       });

@@ -14,6 +14,8 @@ class CachedAttentionOp;
 class ColumnsOp;
 class EmbeddingGradOp;
 class EmbeddingOp;
+class DecodeOp;
+class EncodeOp;
 class GumbelOp;
 using Tensors = llvm::SmallVector<Tensor, 3>;
 using Inputs = llvm::ArrayRef<const Tensor *>;
@@ -113,6 +115,10 @@ Tensors cachedAttention(CachedAttentionOp op, Inputs in, int64_t offset);
 Tensors gumbel(GumbelOp op, Inputs in, int64_t offset);
 /// logits (b, m, v), sampling (b, m, 4) -> (b, m).
 Tensors samplingThreshold(Inputs in);
+/// codes, scales -> the value.
+Tensors decode(DecodeOp op, Inputs in);
+/// value -> codes, and scales of shape `ofScales`.
+Tensors encode(EncodeOp op, Inputs in, const Shape &ofScales);
 double activation(ActivationKind kind, double x);
 /// The derivative of `activation` at x.
 double activationSlope(ActivationKind kind, double x);

@@ -82,6 +82,8 @@ SmallVector<ParameterPart> Feeds::packedParts(StringRef parameter, StateOp state
   ParameterOp of = parameters.lookup(parameter);
   if (!of || !of.getParts())
     return {};
+  if (std::optional<SmallVector<int64_t>> block = state ? blockOfState(state, of) : std::nullopt)
+    return partsOfBlocks(of, *block).value_or(SmallVector<ParameterPart>());
   return partsOfState(of, dimsOf(of, state)).value_or(SmallVector<ParameterPart>());
 }
 
@@ -174,7 +176,11 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
                         return std::get<0>(pair) > std::get<1>(pair);
                       })))
           return op.emitOpError() << "has a different shape than its padded parameter";
-        auto element = [](uint64_t bits) { return 1e-3 + 9e-3 * uniform(bits); };
+        // These codes stand for at least 0.1 if they are unsigned: the update divides by roots of such states.
+        const bool hasCodes = isCode(getElementTypeOrSelf(op.getType()));
+        auto element = [&](uint64_t bits) {
+          return hasCodes ? std::floor(uniform(bits) * 128) - 128 : 1e-3 + 9e-3 * uniform(bits);
+        };
         if (SmallVector<ParameterPart> parts = packedParts(op.getParameter(), op); !parts.empty())
           return drawParts(parts, shape, (op.getName() + " of ").str(), element);
         return draw((op.getName() + " of " + op.getParameter()).str(), shape, valid ? &*valid : nullptr, element);

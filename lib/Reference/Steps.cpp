@@ -25,7 +25,9 @@ public:
     });
     module.walk([&](StateOp state) {
       ParameterOp of = parameters.lookup(state.getParameter());
-      if (auto dims = of ? dimsOfState(state, of) : std::nullopt)
+      if (auto block = of ? blockOfState(state, of) : std::nullopt)
+        parts[prefixOf(state) + of.getName().str()] = partsOfBlocks(of, *block).value_or(SmallVector<ParameterPart>());
+      else if (auto dims = of ? dimsOfState(state, of) : std::nullopt)
         parts[prefixOf(state) + of.getName().str()] = partsOfState(of, *dims).value_or(SmallVector<ParameterPart>());
     });
   }

@@ -12,6 +12,7 @@
 #include "pc/IR/Parts.h"
 #include "pc/Shard/PlacementGraph.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace pc;
@@ -138,9 +139,15 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
         return signalPassFailure();
       }
     SmallVector<ParameterOp> parameters;
+    llvm::StringSet<> inBlocks; // padding would change the blocks of their states
     getOperation().walk([&](ParameterOp parameter) { parameters.push_back(parameter); });
+    getOperation().walk([&](StateOp state) {
+      if (isCode(getElementTypeOrSelf(state.getType())))
+        inBlocks.insert(state.getParameter());
+    });
     for (ParameterOp parameter : parameters)
-      if (int64_t dim = dimToPad(parameter); dim >= 0 && !isCode(getElementTypeOrSelf(parameter.getType()))) {
+      if (int64_t dim = dimToPad(parameter);
+          dim >= 0 && !isCode(getElementTypeOrSelf(parameter.getType())) && !inBlocks.contains(parameter.getName())) {
         int64_t extent = cast<RankedTensorType>(parameter.getValue().getType()).getDimSize(dim);
         Padding(parameter, dim, llvm::alignTo(extent, ranks)).apply(getOperation());
       }

@@ -48,7 +48,9 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
         continue;
       SmallVector<StringAttr> others = placement(leaf->getResult(0)).axes(own);
       unsplit &= others.empty();
-      legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others) * split.ranks) == 0;
+      legal &= cast<RankedTensorType>(leaf->getResult(0).getType()).getDimSize(own) %
+                   (mesh.size(seeds.axis) * mesh.size(others) * split.ranks) ==
+               0;
     }
     if (!legal)
       continue;

@@ -47,17 +47,34 @@ FileStream::~FileStream() { free(buffer); }
 /// The place in the buffer of byte `offset` of the file.
 char *FileStream::at(int64_t offset) { return buffer + begin % page + (offset - begin); }
 
+/// The sum of codes is that of the numbers that their bytes are.
+static void addCodes(TensorSum &sum, int64_t first, const char *codes, int64_t count) {
+  float numbers[1024];
+  for (int64_t done = 0; done < count;) {
+    int64_t now = std::min<int64_t>(count - done, std::ssize(numbers));
+    for (int64_t i = 0; i < now; ++i)
+      numbers[i] = static_cast<signed char>(codes[done + i]);
+    sum.add(first + done, numbers, now);
+    done += now;
+  }
+}
+
 bool FileStream::write(int64_t offset, const void *elements, int32_t dtype, int64_t count, TensorSum *sum,
                        int64_t first) {
   if (begin + have != offset && !flush())
     return false;
   auto *from = static_cast<const char *>(elements);
+  const int64_t width = dtype == PCRT_I8 ? 1 : 4;
   while (count > 0) {
     if (!have)
       begin = offset;
-    int64_t now = std::min({count, (most - have) / 4, cached / 4});
+    int64_t now = std::min({count, (most - have) / width, cached / 4});
     auto *to = reinterpret_cast<float *>(at(offset));
-    if (dtype == PCRT_F32 && sum) {
+    if (width == 1) {
+      memcpy(to, from, size_t(now));
+      if (sum)
+        addCodes(*sum, first, from, now);
+    } else if (dtype == PCRT_F32 && sum) {
       sum->add(first, from, now, to);
     } else if (dtype == PCRT_F32) {
       memcpy(to, from, size_t(4 * now));
@@ -66,9 +83,9 @@ bool FileStream::write(int64_t offset, const void *elements, int32_t dtype, int6
       if (sum)
         sum->add(first, to, now);
     }
-    have += 4 * now, offset += 4 * now, first += now, count -= now;
+    have += width * now, offset += width * now, first += now, count -= now;
     from += now * elementBytes(dtype);
-    if (most - have < 4 && !writeUpTo(offset / page * page))
+    if (most - have < width && !writeUpTo(offset / page * page))
       return false;
   }
   return true;

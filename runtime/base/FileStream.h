@@ -8,9 +8,9 @@
 
 namespace pcrt {
 
-/// Writes elements to a file as f32. It gathers stretches that are neighbours in the file, writes whole pages past the
-/// page cache (three times as fast, and the cache keeps its contents) and the rest through it. It borrows both
-/// descriptors. One thread uses it at a time. After a failed write the contents of the file are undefined.
+/// Writes elements to a file as f32, or codes as they are. It gathers stretches that are neighbours in the file, writes
+/// whole pages past the page cache (three times as fast, and the cache keeps its contents) and the rest through it. It
+/// borrows both descriptors. One thread uses it at a time. After a failed write the contents of the file are undefined.
 class FileStream {
 public:
   /// `direct` is the file `fd`, opened once more with O_DIRECT, or -1 if that is impossible.

@@ -264,6 +264,8 @@ static void convert(const std::string &dtype, const unsigned char *raw, int64_t 
     each(uint16_t(), bf16ToFloat);
   else if (dtype == "F16")
     each(uint16_t(), halfToFloat);
+  else if (dtype == "I8")
+    each(int8_t(), [](int8_t value) { return float(value); });
   else
     each(double(), [](double value) { return float(value); });
 }

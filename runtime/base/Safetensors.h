@@ -57,7 +57,7 @@ bool isFloatDtype(const std::string &dtype);
 /// one system call. One thread uses a reader at a time; the tensor must outlive it.
 class FloatReader {
 public:
-  /// The tensor must have a dtype for which isFloatDtype is true.
+  /// The tensor must have a dtype for which isFloatDtype is true, or I8.
   explicit FloatReader(const StoredTensor &tensor);
   /// Reads `count` elements from element `first` on. Throws PCRT_BAD_DATA if the file cannot be read any more.
   void read(int64_t first, int64_t count, float *out);

@@ -13,11 +13,15 @@
 
 using namespace pcrt;
 
-void SafetensorsWriter::add(const std::string &name, const Dims &shape) {
+void SafetensorsWriter::add(const std::string &name, const Dims &shape, int32_t dtype) {
   cachedHeader.clear();
   auto [at, isNew] = tensors.emplace(name, shape);
   if (!isNew && at->second != shape)
     fail(PCRT_INTERNAL, "tensor " + name + " has two shapes: " + describe(shape) + " and " + describe(at->second));
+  if (!isNew && (dtype == PCRT_I8) != (codes.count(name) > 0))
+    fail(PCRT_INTERNAL, "tensor " + name + " has two dtypes");
+  if (dtype == PCRT_I8)
+    codes.insert(name);
 }
 
 void SafetensorsWriter::addMetadata(const std::string &key, const std::string &value) {
@@ -34,8 +38,8 @@ const std::string &SafetensorsWriter::header() const {
     json["__metadata__"] = metadata;
   int64_t offset = 0;
   for (auto &[name, shape] : tensors) {
-    int64_t end = offset + 4 * product(shape);
-    json[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {offset, end}}};
+    int64_t end = offset + widthOf(name) * product(shape);
+    json[name] = {{"dtype", dtypeOf(name)}, {"shape", shape}, {"data_offsets", {offset, end}}};
     places[name] = offset;
     offset = end;
   }

@@ -10,23 +10,25 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace pcrt {
 
-/// One file of f32 tensors. Every rank adds the same tensors and metadata, so that all compute the same header and the
-/// same places. Data may be written between create() or open() and close().
+/// One file of tensors of f32 or codes. Every rank adds the same tensors and metadata, so that all compute the same
+/// header and the same places. Data may be written between create() or open() and close().
 class SafetensorsWriter {
 public:
-  /// A file of f32 tensors that create() will make. A tensor that is added twice must have the same shape and exists
+  /// A file that create() will make. A tensor that is added twice must have the same shape and exists
   /// once.
   explicit SafetensorsWriter(std::string path);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter &) = delete;
   SafetensorsWriter &operator=(const SafetensorsWriter &) = delete;
 
-  void add(const std::string &name, const Dims &shape);
+  /// Elements of dtype I8 are stored as they are, all others as f32.
+  void add(const std::string &name, const Dims &shape, int32_t dtype = PCRT_F32);
   void addMetadata(const std::string &key, const std::string &value);
 
   /// Creates the file, with its header and room for all data. Only rank 0 calls it. Throws PCRT_RESOURCE.
@@ -45,6 +47,9 @@ public:
   /// The position of a tensor in the file, for write. It is valid once all tensors were added.
   int64_t placeOf(const std::string &name) const;
   const Dims &shapeOf(const std::string &name) const { return tensors.at(name); }
+  /// The bytes of an element in the file, and its dtype as the format writes it.
+  int64_t widthOf(const std::string &name) const { return codes.count(name) ? 1 : 4; }
+  const char *dtypeOf(const std::string &name) const { return codes.count(name) ? "I8" : "F32"; }
   /// The size of the whole file.
   int64_t bytes() const;
   const std::string &file() const { return path; }
@@ -59,6 +64,7 @@ private:
 
   std::string path;
   std::map<std::string, Dims> tensors;
+  std::set<std::string> codes; ///< The names of tensors of dtype I8.
   std::map<std::string, std::string> metadata;
   mutable std::string cachedHeader;              ///< Empty: not made yet.
   mutable std::map<std::string, int64_t> places; ///< By tensor: offset after the header.

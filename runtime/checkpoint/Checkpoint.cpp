@@ -1,7 +1,7 @@
 //===- Checkpoint.cpp - Saving and loading the state of training ----------===//
 // Saving: every tensor of the model goes to model.safetensors under its Hugging Face name, and every optimizer state to
-// training_state.safetensors, both as f32. Ranks that hold the same block divide it by pages of the file. Each rank
-// adds up the checksums of the elements that it writes. Rank 0 writes the totals to trajectory.json last, and then
+// training_state.safetensors, as f32 or as codes. Ranks that hold the same block divide it by pages of the file. Each
+// rank adds up the checksums of the elements that it writes. Rank 0 writes the totals to trajectory.json last, and then
 // exchanges the new directory with DIR.
 // Loading: every rank reads its own blocks and adds up their checksums, and all compare the totals with
 // trajectory.json.
@@ -105,8 +105,8 @@ public:
   Sources sources; ///< The parts that this rank writes of each tensor.
   TensorSums sums; ///< The sums of these parts.
 
-  void add(const std::string &name, const Dims &shape) {
-    writer.add(name, shape);
+  void add(const std::string &name, const Dims &shape, int32_t dtype) {
+    writer.add(name, shape, dtype);
     sums[name] = {};
   }
 
@@ -128,7 +128,7 @@ public:
     int64_t place = writer.placeOf(tensor), count = product(writer.shapeOf(tensor));
     auto bound = [&](int64_t index) {
       int64_t at = index == holder.count ? writer.bytes() : writer.bytes() * index / holder.count / page * page;
-      return std::clamp<int64_t>((at - place) / 4, 0, count);
+      return std::clamp<int64_t>((at - place) / writer.widthOf(tensor), 0, count);
     };
     return {bound(holder.index), bound(holder.index + 1)};
   }
@@ -138,7 +138,7 @@ public:
     int64_t most = 0;
     for (const Source &source : sources) {
       auto [begin, end] = shareOf(tensor, source.holder);
-      most = std::max(most, 4 * (end - begin));
+      most = std::max(most, writer.widthOf(tensor) * (end - begin));
     }
     return most;
   }
@@ -175,7 +175,8 @@ public:
     std::sort(pieces.begin(), pieces.end(), [](const Piece &a, const Piece &b) { return a.first < b.first; });
     int64_t place = writer.placeOf(tensor);
     for (const Piece &piece : pieces)
-      requireGood(stream.write(place + 4 * piece.first, piece.elements, piece.dtype, piece.count, &sum, piece.first));
+      requireGood(stream.write(place + writer.widthOf(tensor) * piece.first, piece.elements, piece.dtype, piece.count,
+                               &sum, piece.first));
   }
 
   void flush(FileStream &stream) const { requireGood(stream.flush()); }
@@ -190,7 +191,7 @@ public:
     trajectory.files[name] = writer.bytes();
     addUp(sums, comm);
     for (auto &[tensor, sum] : sums)
-      trajectory.tensors[name][tensor] = {writer.shapeOf(tensor), sum.text()};
+      trajectory.tensors[name][tensor] = {writer.shapeOf(tensor), sum.text(), writer.dtypeOf(tensor)};
   }
 
 private:
@@ -227,7 +228,7 @@ struct CheckpointWriter::Files {
       for (const Saved &saved : savedTensors(*stage, trajectory.step, program.rounds.replicas))
         for (const Part &part : *saved.parts) {
           TensorFile &file = saved.inModel ? model : saved.inAverage ? average : training;
-          file.add(saved.nameOf(part), part.shape);
+          file.add(saved.nameOf(part), part.shape, saved.tensor->dtype);
           bool isOwn = saved.replica < 0 || saved.replica == program.replicaOf(rank);
           if (stage != &program || !isOwn)
             continue;

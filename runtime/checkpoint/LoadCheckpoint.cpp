@@ -5,11 +5,16 @@
 #include "checkpoint/AdapterConfig.h"
 #include "checkpoint/Checkpoint.h"
 #include "checkpoint/SavedTensors.h"
+#include "checkpoint/StateCodes.h"
 #include "comm/Collective.h"
 #include "data/Init.h"
+#include "pcrt/block_codes.h"
 #include "replicas/Rounds.h"
 
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <set>
 
 using namespace pcrt;
 namespace fs = std::filesystem;
@@ -31,12 +36,8 @@ static void checkSize(const std::string &directory, const std::string &name, con
 /// Compares the sums of the tensors that the ranks have read from a file, over all ranks, with those that were saved.
 static void checkSums(const std::string &directory, const std::string &file, const Trajectory &trajectory,
                       const TensorSums &sums) {
-  auto records = trajectory.tensors.find(file);
   for (auto &[name, sum] : sums) {
-    const TensorRecord *record = nullptr;
-    if (records != trajectory.tensors.end())
-      if (auto found = records->second.find(name); found != records->second.end())
-        record = &found->second;
+    const TensorRecord *record = trajectory.record(file, name);
     if (!record || record->sum != sum.text())
       fail(PCRT_BAD_DATA, directory + "/" + file + ": tensor '" + name + "' was changed after it was saved: " +
                               (record ? "its checksum is " + sum.text() + ", but was " + record->sum
@@ -55,23 +56,107 @@ static TensorSums modelSums(const Program &program, bool adapter) {
   return sums;
 }
 
+/// The name of the scales of a saved state's part, if the state has codes.
+static std::string scalesOf(const Saved &saved, const Part &part) {
+  const std::string &state = saved.tensor->name;
+  return state + PCRT_SCALES + saved.prefix.substr(state.size()) + part.source;
+}
+
+/// The scales of a saved state, if the program has it in codes; or null.
+static const State *scalesOf(const Saved &saved, const Program &program) {
+  bool isState = saved.tensor != saved.parameter && saved.tensor->dtype == PCRT_I8;
+  return isState ? program.stateOf(*saved.parameter, saved.tensor->name + PCRT_SCALES) : nullptr;
+}
+
+/// Whether a saved tensor is the scales of codes that the checkpoint does not have: it has their state in f32.
+static bool isMissingScale(const Saved &saved, const Part &part, const Program &program, const Trajectory &trajectory) {
+  const std::string &name = saved.tensor->name;
+  if (saved.tensor == saved.parameter || !name.ends_with(PCRT_SCALES))
+    return false;
+  const State *codes = program.stateOf(*saved.parameter, name.substr(0, name.size() - strlen(PCRT_SCALES)));
+  return codes && codes->dtype == PCRT_I8 && !trajectory.record(stateFile, saved.nameOf(part));
+}
+
+/// Says how many tensors of states a checkpoint has in another form than the program.
+static void tellConverted(const Program &program, const Trajectory &trajectory, const std::string &directory) {
+  std::set<std::string> rounded, decoded;
+  for (const Program *stage : program.stages)
+    for (const Saved &saved : savedTensors(*stage, trajectory.step, 1)) {
+      std::string name = saved.nameOf((*saved.parts)[0]);
+      const TensorRecord *stored = trajectory.record(stateFile, name);
+      if (saved.inModel || saved.inAverage || saved.tensor == saved.parameter || !stored)
+        continue;
+      if (scalesOf(saved, *stage) && stored->dtype == "F32")
+        rounded.insert(name);
+      else if (saved.tensor->dtype == PCRT_F32 && stored->dtype == "I8")
+        decoded.insert(name);
+    }
+  if (!rounded.empty())
+    fprintf(stderr, "pc: warning: %s has f32 states; %zu of them were rounded to 8 bits\n", directory.c_str(),
+            rounded.size());
+  if (!decoded.empty())
+    fprintf(stderr, "pc: %zu states of %s have 8 bits; they were converted to f32 without loss\n", decoded.size(),
+            directory.c_str());
+}
+
+/// Reads a state if it, or its tensors in the file, are codes; otherwise returns false. The scales with which codes are
+/// decoded are checked here, because the program does not have them.
+static bool readCodes(const StoredState &state, const Safetensors &file, const std::string &directory,
+                      const Trajectory &trajectory, std::vector<TensorSum> &sums) {
+  const Saved &saved = state.saved;
+  const bool isStored = state.stored[0]->dtype == "I8";
+  const State *scales = scalesOf(saved, state.program);
+  if (saved.inModel || (!isStored && !scales))
+    return false;
+  if (!saved.tensor->isOn(state.program.mesh, state.rank))
+    return true;
+  if (isStored && scales) {
+    state.copy(sums);
+  } else if (scales) {
+    state.encode(*scales, sums);
+  } else {
+    std::vector<const StoredTensor *> found;
+    TensorSums own;
+    for (const Part &part : *saved.parts) {
+      std::string name = scalesOf(saved, part);
+      found.push_back(file.find(name));
+      const TensorRecord *record = trajectory.record(stateFile, name);
+      if (!found.back() || !record || record->shape.size() != part.shape.size())
+        fail(PCRT_BAD_DATA, directory + "/" + stateFile + ": tensor '" + name + "' is missing");
+      checkStored(found.back(), name, record->shape, directory, file);
+      std::vector<float> all(size_t(product(record->shape)));
+      loadFloats(*found.back(), 0, int64_t(all.size()), all.data());
+      own[name].add(0, all.data(), int64_t(all.size()));
+    }
+    checkSums(directory, stateFile, trajectory, own);
+    state.decode(found, sums);
+  }
+  return true;
+}
+
 /// Reads those tensors of a file that all replicas share or this one owns, and adds to `sums`. If the checkpoint has
 /// fewer replicas than the run, replica r reads the tensors of replica r modulo their number.
-static void readSaved(const std::string &path, const std::vector<Saved> &all, int64_t replicas, const Program &program,
-                      int rank, Device &device, TensorSums &sums) {
+static void readSaved(const std::string &directory, const std::string &name, const std::vector<Saved> &all,
+                      const Trajectory &trajectory, int64_t replicas, const Program &program, int rank, Device &device,
+                      TensorSums &sums) {
+  const std::string path = directory + "/" + name;
   Safetensors file = Safetensors::open(path);
   int64_t own = program.replicaOf(rank);
   for (const Saved &saved : all) {
     if (saved.replica >= 0 && saved.replica != own % replicas)
       continue;
+    if (isMissingScale(saved, (*saved.parts)[0], program, trajectory)) // written with its codes
+      continue;
     std::vector<const StoredTensor *> stored;
     for (const Part &part : *saved.parts) {
       std::string name = saved.nameOf(part);
-      stored.push_back(
-          &checkStored(saved.inModel ? file.findModelTensor(name) : file.find(name), name, part.shape, path, file));
+      stored.push_back(&checkStored(saved.inModel ? file.findModelTensor(name) : file.find(name), name, part.shape,
+                                    path, file,
+                                    /*mayBeCodes=*/!saved.inModel && !saved.inAverage));
     }
     std::vector<TensorSum> read(stored.size());
-    readBlock(*saved.tensor, *saved.parameter, *saved.parts, stored, program, rank, device, read);
+    if (!readCodes({saved, stored, program, rank, device}, file, directory, trajectory, read))
+      readBlock(*saved.tensor, *saved.parameter, *saved.parts, stored, program, rank, device, read);
     if (saved.replica < 0 || saved.replica == own)
       for (size_t i = 0; i < read.size(); ++i)
         sums[saved.nameOf((*saved.parts)[i])] += read[i];
@@ -120,7 +205,7 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
       for (const Part &part : *saved.parts)
         if (saved.isAverage())
           means[saved.nameOf(part)] = {};
-        else if (!saved.inModel && !saved.inAverage)
+        else if (!saved.inModel && !saved.inAverage && !isMissingScale(saved, part, *stage, trajectory))
           states[saved.nameOf(part)] = {};
   onAllRanks(comm, [&] {
     if (!between && replicas != readers)
@@ -136,7 +221,7 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
     if (program.rounds.any()) {
       std::copy_if(all.begin(), all.end(), std::back_inserter(ofModel),
                    [](const Saved &saved) { return saved.inModel; });
-      readSaved(directory + "/" + modelFile, ofModel, replicas, program, comm.rank(), device, model);
+      readSaved(directory, modelFile, ofModel, trajectory, replicas, program, comm.rank(), device, model);
     } else {
       readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), device, pool, &model,
                      program.hasAdapter());
@@ -149,10 +234,10 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
       std::vector<Saved> ofMeans;
       std::copy_if(all.begin(), all.end(), std::back_inserter(ofMeans),
                    [](const Saved &saved) { return saved.isAverage(); });
-      readSaved(directory + "/" + averageFile, ofMeans, replicas, program, comm.rank(), device, means);
+      readSaved(directory, averageFile, ofMeans, trajectory, replicas, program, comm.rank(), device, means);
     }
     std::erase_if(all, [](const Saved &saved) { return saved.inModel || saved.inAverage; });
-    readSaved(directory + "/" + stateFile, all, replicas, program, comm.rank(), device, states);
+    readSaved(directory, stateFile, all, trajectory, replicas, program, comm.rank(), device, states);
     if (program.rounds.any() && between)
       takeShared(program, device, comm.rank());
   });
@@ -162,6 +247,8 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
   checkSums(directory, modelFile, trajectory, model);
   checkSums(directory, stateFile, trajectory, states);
   checkSums(directory, averageFile, trajectory, means);
+  if (comm.rank() == 0)
+    tellConverted(program, trajectory, directory);
 }
 
 std::string pcrt::directoryOfWeights(const std::string &path) {

@@ -107,7 +107,7 @@ std::string Trajectory::text() const {
       continue;
     file["tensors"] = Json::object();
     for (auto &[tensor, record] : found->second)
-      file["tensors"][tensor] = {{"dtype", "F32"}, {"shape", record.shape}, {"sum", record.sum}};
+      file["tensors"][tensor] = {{"dtype", record.dtype}, {"shape", record.shape}, {"sum", record.sum}};
   }
   std::string body = dump(json);
   json["sum"] = sumOfBytes(body.data(), int64_t(body.size())).text();
@@ -147,7 +147,8 @@ static Trajectory parse(const Json &json) {
     result.files[name] = file.at("bytes");
     const Json tensors = file.value("tensors", Json::object());
     for (auto &[tensor, record] : tensors.items())
-      result.tensors[name][tensor] = {record.at("shape").get<Dims>(), record.at("sum").get<std::string>()};
+      result.tensors[name][tensor] = {record.at("shape").get<Dims>(), record.at("sum").get<std::string>(),
+                                      record.value("dtype", "F32")};
   }
   return result;
 }

@@ -38,7 +38,8 @@ FileIdentity identityOf(const std::vector<DataIdentity> &data);
 /// A tensor of a file of the checkpoint.
 struct TensorRecord {
   Dims shape;
-  std::string sum; ///< TensorSum::text of all of its elements.
+  std::string sum;           ///< TensorSum::text of all of its elements.
+  std::string dtype = "F32"; ///< Or I8, of codes.
 };
 
 /// The samples [begin, end).
@@ -71,6 +72,15 @@ struct Trajectory {
   std::optional<NonFiniteEnd> ended;
   std::map<std::string, int64_t> files;                               ///< Bytes, by name in the directory.
   std::map<std::string, std::map<std::string, TensorRecord>> tensors; ///< By file and name.
+
+  /// The record of a tensor, or null.
+  const TensorRecord *record(const std::string &file, const std::string &tensor) const {
+    auto all = tensors.find(file);
+    if (all == tensors.end())
+      return nullptr;
+    auto found = all->second.find(tensor);
+    return found == all->second.end() ? nullptr : &found->second;
+  }
 
   /// The text of trajectory.json, with a sum of its own.
   std::string text() const;

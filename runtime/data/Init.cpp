@@ -112,7 +112,7 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Devic
 }
 
 const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::string &name, const Dims &shape,
-                                      const std::string &where, const Safetensors &all) {
+                                      const std::string &where, const Safetensors &all, bool mayBeCodes) {
   if (!stored) {
     std::vector<std::string> names;
     for (const auto &[other, tensor] : all.tensors())
@@ -122,7 +122,7 @@ const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::str
   if (stored->shape != shape)
     fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has shape " + describe(stored->shape) +
                             ", but the model needs shape " + describe(shape));
-  if (!isFloatDtype(stored->dtype))
+  if (!isFloatDtype(stored->dtype) && !(mayBeCodes && stored->dtype == "I8"))
     fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has dtype " + stored->dtype +
                             "; supported are F32, F16, BF16 and F64");
   return *stored;

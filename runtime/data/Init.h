@@ -38,10 +38,10 @@ void readBlock(const Tensor &tensor, const Parameter &parameter, const std::vect
                const std::vector<const StoredTensor *> &stored, const Program &program, int rank, Device &device,
                std::vector<TensorSum> &sums);
 
-/// Returns `*stored` if it has this shape and a float dtype. Throws PCRT_BAD_DATA otherwise, with a hint if `all` has
-/// the tensor under another name.
+/// Returns `*stored` if it has this shape and a float dtype, or I8 if it may be codes. Throws PCRT_BAD_DATA otherwise,
+/// with a hint if `all` has the tensor under another name.
 const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Dims &shape,
-                                const std::string &where, const Safetensors &all);
+                                const std::string &where, const Safetensors &all, bool mayBeCodes = false);
 
 /// Fills the constants (RoPE tables).
 void fillConstants(const Program &program, int rank, Device &device);

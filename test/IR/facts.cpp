@@ -68,7 +68,9 @@ const llvm::StringSet<> special = {"iota",
                                    "adamw",
                                    "sgd",
                                    "cross_entropy_grad",
-                                   "clip_coefficient"};
+                                   "clip_coefficient",
+                                   "encode",
+                                   "decode"};
 /// Ops without factors: structure, leaves and sinks, and ops of stages and streams.
 const llvm::StringSet<> structural = {"mesh",   "optimizer", "program",   "plan",         "arena", "accumulate",
                                       "fusion", "yield",     "parameter", "state",        "input", "seed",

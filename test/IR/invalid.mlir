@@ -1381,3 +1381,45 @@ pc.arena 64 disk -64
 
 // expected-error @+1 {{expected 'sum' or 'max', then 'root', then 'in'}}
 func.func private @space(tensor<8xf32, #pc.place<[_] on>>)
+
+// -----
+
+func.func @codes(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{has codes 'tensor<4x3xi8>', which must be i8 and have the shape of 'tensor<4x6xf32>' (C1)}}
+  %c, %s = pc.encode dynamic %x : (tensor<4x6xf32>) -> (tensor<4x3xi8>, tensor<2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @blocks(%c: tensor<4x6xi8>, %s: tensor<2x4xf32>) {
+  // expected-error @+1 {{has scales 'tensor<2x4xf32>', whose sizes must divide the sizes of 'tensor<4x6xf32>' (C2)}}
+  %x = pc.decode dynamic %c, %s : (tensor<4x6xi8>, tensor<2x4xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @notCodes(%c: tensor<4x6xi32>, %s: tensor<2x3xf32>) {
+  // expected-error @+1 {{which must be i8}}
+  %x = pc.decode dynamic %c, %s : (tensor<4x6xi32>, tensor<2x3xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+// A rank would have half of a block.
+pc.mesh <dp = 4>
+func.func @halfBlocks(%x: tensor<8x6xf32, #pc.place<[dp, _]>>) {
+  // expected-error @+1 {{has size 2, not divisible by 4 (F6)}}
+  %c, %s = pc.encode dynamic %x : (tensor<8x6xf32, #pc.place<[dp, _]>>) -> (tensor<8x6xi8, #pc.place<[dp, _]>>, tensor<2x3xf32, #pc.place<[dp, _]>>)
+  return
+}
+
+// -----
+
+func.func @addCodes(%c: tensor<4x6xi8>) {
+  // expected-error @+1 {{operand 0 must be f32 or bf16, got 'tensor<4x6xi8>' (T1)}}
+  %x = pc.add %c, %c : (tensor<4x6xi8>, tensor<4x6xi8>) -> tensor<4x6xi8>
+  return
+}

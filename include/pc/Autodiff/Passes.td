@@ -409,6 +409,45 @@ def StoreCodes : Pass<"pc-store-codes", "mlir::ModuleOp"> {
   ];
 }
 
+def QuantizeStates : Pass<"pc-quantize-states", "mlir::ModuleOp"> {
+  let summary = "Keep the states of AdamW in 8 bits";
+  let description = [{
+    Step program -> step program. exp_avg and exp_avg_sq of a parameter become codes of 8 bits, with one f32 scale for each block of 256
+    elements (`pc.encode`). The update decodes the states before `pc.adamw` and encodes them after it. exp_avg has the signed dynamic code, and
+    exp_avg_sq the unsigned one. (Codes with equal steps would round small elements of exp_avg_sq to 0, and the update divides by their root.)
+
+    A block is a square of 16 x 16 in the last dim and the longest other one that it divides; if there is none, it is 256 elements of the last
+    dim. Its position does not depend on the plan, and plans split between blocks, so every plan has the same codes and scales.
+
+    States of tables that an embedding reads, of biases, norms and other vectors, of parameters with fewer than 4096 elements, and of those that
+    blocks do not divide stay f32.
+
+    ```mlir
+    // pc-opt --pc-differentiate --pc-quantize-states
+    func.func @model() {
+      %x = pc.input data "x" dims ["batch", "embed"] : tensor<4x64xf32>
+      %w = pc.parameter "w" dims ["embed", "out"] init <fill, 1.0>
+        source <"w", shape = [64, 96], start = [0, 0], size = [64, 96]> : tensor<64x96xf32>
+      %y = pc.einsum "b e, e o -> b o" %x, %w : (tensor<4x64xf32>, tensor<64x96xf32>) -> tensor<4x96xf32>
+      %loss = pc.einsum "b o ->" %y : (tensor<4x96xf32>) -> tensor<f32>
+      pc.output loss "loss" %loss : tensor<f32>
+      return
+    }
+    // becomes
+    %c = pc.state "exp_avg" of "w" dims ["embed", "out"] : tensor<64x96xi8>
+    %s = pc.state "exp_avg_scale" of "w" dims ["embed", "out"] : tensor<4x6xf32>
+    ...
+    %m = pc.decode dynamic %c, %s : (tensor<64x96xi8>, tensor<4x6xf32>) -> tensor<64x96xf32>
+    ...
+    %w2, %m2, %v2 = pc.adamw ...
+    ...
+    %c2, %s2 = pc.encode dynamic %m2 : (tensor<64x96xf32>) -> (tensor<64x96xi8>, tensor<4x6xf32>)
+    ...
+    pc.update "exp_avg" of "w" %c2 : tensor<64x96xi8>
+    ```
+  }];
+}
+
 def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
   let summary = "Compute values of the forward pass again in the backward pass, instead of keeping them";
   let description = [{

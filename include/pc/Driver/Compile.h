@@ -47,6 +47,7 @@ struct CompileOptions {
   TileParametersOptions tiles;   ///< parameters that are computed in tiles
   ChunkLossOptions lossChunks;   ///< chunks of tokens in which logits and loss are computed
   DifferentiateOptions step;     ///< its microbatches are the plan's
+  std::string states = "f32";    ///< how AdamW's states are stored: f32, or 8bit (pc-quantize-states)
   std::string machine = PipelineParallelOptions().machine; ///< its name or file, for all predicted times
   int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit
   int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< ops of tasks that are written out, at most

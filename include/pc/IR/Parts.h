@@ -27,8 +27,14 @@ llvm::SmallVector<ParameterPart> partsOf(ParameterOp parameter);
 int64_t numParts(ParameterOp parameter);
 
 /// The dims of `parameter` that a state of it has, in order. A state names its dims like the parameter; "embed#1" names
-/// dim 1, if an earlier one has the same name. Nothing if the state does not fit the parameter.
+/// dim 1, if an earlier one has the same name. A state with all dims may have one element for each block of the
+/// parameter
+/// (`blockOfState`). Nothing if the state does not fit the parameter.
 std::optional<llvm::SmallVector<int64_t>> dimsOfState(StateOp state, ParameterOp parameter);
+
+/// The sizes of the blocks of a parameter that each have one element of a state: scales. Nothing if each element of the
+/// parameter has one, or if the state lacks dims.
+std::optional<llvm::SmallVector<int64_t>> blockOfState(StateOp state, ParameterOp parameter);
 
 /// The dim of the state that is dim `dim` of the parameter; -1 if there is none.
 int64_t dimInState(StateOp state, ParameterOp parameter, int64_t dim);
@@ -44,6 +50,14 @@ llvm::SmallVector<int64_t> validShapeOfState(ParameterOp parameter, llvm::ArrayR
 /// along such a dim keeps its place there, so that states of other boxes have other elements. Nothing if a dim of the
 /// tensor has both dims that the state has and others.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims);
+
+/// What a checkpoint stores of a state with one element for each block of a parameter: tensors whose sizes are those of
+/// the parameter's tensors divided by sizes of a block. Nothing if blocks of the parameter are not blocks of these.
+std::optional<llvm::SmallVector<ParameterPart>> partsOfBlocks(ParameterOp parameter, llvm::ArrayRef<int64_t> block);
+
+/// What a checkpoint stores of a state. Nothing if it has the shape of its parameter, whose parts are also its own, or
+/// does not fit it.
+std::optional<llvm::SmallVector<ParameterPart>> ownPartsOfState(StateOp state, ParameterOp parameter);
 
 } // namespace pc
 

@@ -15,6 +15,7 @@ namespace pc {
 /// * adamw and sgd: any tensor operand of the parameter's shape;
 /// * all_reduce and mask; insert, for the tensor that it inserts into;
 /// * kernels (`pc.fusion`) of such ops and of broadcasts, if operand and result have the shape of the kernel's loop;
+/// * kernels of AdamW with states in codes (`asCodedAdamW`): they read a whole block before they write it;
 /// * kernels that add the gradient of an embedding (`asTableSum`) or a matrix product to a tensor, for that tensor.
 ///
 /// Operand and result must always have the same shape and the same width of elements. If this is true, generated

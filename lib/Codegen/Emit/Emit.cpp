@@ -76,6 +76,10 @@ Num Emitter::load(Ptr from, Num index, int64_t width) {
 void Emitter::store(Num value, Ptr to, Num index) {
   Ptr at = to + index;
   Value stored = to.element.isBF16() ? roundToBf16(value) : value.v;
+  if (to.element.isInteger(8)) { // a code from -128 to 255, rounded towards zero
+    stored = arith::FPToSIOp::create(b, loc, withWidth(b.getI32Type(), value.width()), stored);
+    stored = arith::TruncIOp::create(b, loc, withWidth(to.element, value.width()), stored);
+  }
   LLVM::StoreOp::create(b, loc, stored, at.base, bytesOf(to.element));
 }
 void Ptr::clear(Num count) const {

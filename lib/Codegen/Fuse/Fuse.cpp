@@ -17,6 +17,7 @@
 #include "Gemm.h"
 #include "RowSpace.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/MoveRows.h"
 
 #include "mlir/IR/Builders.h"
@@ -221,6 +222,13 @@ void fuseTableSums(Block &block) {
       makeFusion({gradient, sum}, sum);
       break;
     }
+}
+
+/// Fuses AdamW with the ops that decode and encode its states, so that these exist in f32 for one block at a time.
+void fuseStates(Block &block) {
+  for (AdamWOp adamw : llvm::to_vector(block.getOps<AdamWOp>()))
+    if (std::optional<CodedAdamW> coded = codedAdamW(adamw); coded && inOneTask(coded->first, coded->newSecond))
+      makeFusion(coded->ops(), adamw);
 }
 
 /// Returns true if `product` may accumulate into the buffer of `base`. It may if `base` is the result of an earlier
@@ -494,6 +502,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
       fuseSums(*block, target == "cuda");
       if (target != "cuda")
         fuseCodes(*block);
+      fuseStates(*block);
       RowFuser(*block, target == "cuda").run();
     }
   }

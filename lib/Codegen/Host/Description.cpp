@@ -142,10 +142,13 @@ static json::Object describeState(StateOp state, ParameterOp parameter) {
     entry["dims"] = numbers(*dims);
     return entry;
   }
-  if (!dims || dims->size() == parameter.getDims().size())
+  std::optional<SmallVector<ParameterPart>> own;
+  if (dims)
+    own = ownPartsOfState(state, parameter);
+  if (!own)
     return entry;
   json::Array parts;
-  for (const ParameterPart &part : partsOfState(parameter, *dims).value_or(SmallVector<ParameterPart>()))
+  for (const ParameterPart &part : *own)
     parts.push_back(json::Object{
         {"start", numbers(part.start)}, {"size", numbers(part.size)}, {"source", describeSource(part.source)}});
   entry["parts"] = std::move(parts);

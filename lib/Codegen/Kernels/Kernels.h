@@ -1,12 +1,13 @@
 //===- Kernels.h - Kernels that are written by hand, per op --------------------------===//
 // Each function sets items, scratch and kind and emits the loop over items [lo, hi). Items write disjoint memory and
 // add in a fixed order, so results do not depend on the number of threads. Tensors are row major; the caller
-// (Dispatch.cpp) has checked that they are static, not empty, and f32, bf16 or i32.
+// (Dispatch.cpp) has checked that they are static, not empty, and f32, bf16, i32 or codes.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_KERNELS_H
 #define PC_LIB_CODEGEN_KERNELS_KERNELS_H
 
 #include "../Emit/Kernel.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 
@@ -32,6 +33,10 @@ constexpr unsigned embeddingGradParts = 5;
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
+/// For CPUs. An item is a row of blocks. In place, a block is read before it is written.
+llvm::LogicalResult emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Kernel &kernel);
+llvm::LogicalResult emit(EncodeOp op, Kernel &kernel);
+llvm::LogicalResult emit(DecodeOp op, Kernel &kernel);
 /// An item is one head of one token or, for interleaved pairs, a pair. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 /// An item is a row.

@@ -208,11 +208,11 @@ private:
       dims = dimsOfState(state, parameter);
     if (state.getName() == PCRT_SCALE)
       return dims && is(entry, "dims", list(*dims)) && is(entry, "parts", nullptr);
-    if (!dims || dims->size() == parameter.getDims().size())
+    auto wanted = dims ? ownPartsOfState(state, parameter) : std::nullopt;
+    if (!wanted)
       return is(entry, "parts", nullptr);
-    auto wanted = pc::partsOfState(parameter, *dims);
     const json::Array *parts = entry.getArray("parts");
-    if (!wanted || !parts || parts->size() != wanted->size())
+    if (!parts || parts->size() != wanted->size())
       return refuse(state, "has a different number of parts");
     for (auto [part, found] : llvm::zip_equal(*wanted, *parts)) {
       const json::Object *one = found.getAsObject();

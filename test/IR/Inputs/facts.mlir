@@ -62,6 +62,12 @@ func.func @views(%x: tensor<4x6x2xf32>, %ids: tensor<4x3xi32>) {
   return
 }
 
+func.func @blocks(%x: tensor<4x6xf32>) {
+  %codes, %scales = pc.encode dynamic unsigned %x : (tensor<4x6xf32>) -> (tensor<4x6xi8>, tensor<2x3xf32>)
+  %y = pc.decode dynamic unsigned %codes, %scales : (tensor<4x6xi8>, tensor<2x3xf32>) -> tensor<4x6xf32>
+  return
+}
+
 func.func @generation(%c: tensor<1x3x2x16x8xf32>, %x: tensor<1x4x2x8xf32>, %q: tensor<1x4x2x1x8xf32>, %i: tensor<1x4xi32>, %bias: tensor<2x1x31xf32>,
                       %sinks: tensor<2x1xf32>, %logits: tensor<1x3x64xf32>, %sampling: tensor<1x3x4xf32>, %seeds: tensor<1x3x3xi32>, %tables: tensor<1x4x4xf32>,
                       %cp: tensor<2x1x3x2x8x8xf32>) {

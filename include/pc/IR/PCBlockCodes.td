@@ -1,0 +1,49 @@
+//===- PCBlockCodes.td - Values as codes of 8 bits with a scale per block ---------------------===//
+// pc-quantize-states writes these ops. Few parts of the compiler need to know them, so their classes are in a header of
+// their own (pc/IR/BlockCodes.h).
+//===-----------------------------------------------------------------------------------------===//
+#ifndef PC_IR_PCBLOCKCODES_TD
+#define PC_IR_PCBLOCKCODES_TD
+
+include "pc/IR/PCBase.td"
+include "pc/IR/FactorOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class PC_BlockCoding<string name>
+    : Op<PC_Dialect, name, [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]> {
+  let hasVerifier = 1;
+}
+
+def PC_EncodeOp : PC_BlockCoding<"encode"> {
+  let summary = "Rounds a value to codes of 8 bits and f32 scales: `x0 x1 -> x0 x1, x0 x1`";
+  let description = [{
+    The value is divided into blocks, which are equal boxes, counted from its first element. The block's size in each dim is the size of the value
+    divided by that of `scales`. The scale of a block is its element with the largest magnitude. The code of an element is that whose number is
+    nearest to the element divided by its scale. `dynamic` is the code with numbers from -1 to 1 in `pcrt/block_codes.h`, and `dynamic unsigned` the
+    one with numbers from 0 to 1. Encoding what `pc.decode` has made gives the same codes and scales.
+
+    Dims may be split between blocks: a rank has codes and scales of whole blocks, which are those that one device would compute.
+
+    Constraints: (C1) codes have the value's shape and type i8; (C2) scales have as many dims, and each of their sizes divides the value's.
+
+    Example: `%c, %s = pc.encode dynamic unsigned %v : (tensor<64x256xf32>) -> (tensor<64x256xi8>, tensor<4x16xf32>)` has blocks of 16 x 16.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, UnitAttr:$is_unsigned);
+  let results = (outs AnyRankedTensor:$codes, AnyRankedTensor:$scales);
+  let assemblyFormat = "`dynamic` (`unsigned` $is_unsigned^)? $x attr-dict `:` functional-type($x, results)";
+}
+
+def PC_DecodeOp : PC_BlockCoding<"decode"> {
+  let summary = "The numbers of codes times the scales of their blocks: `x0 x1, x0 x1 -> x0 x1`";
+  let description = [{
+    The op is the counterpart of `pc.encode`, with the same constraints. A code of 0 is the number 0, so codes that are
+    zeros are a value of zeros.
+
+    Example: `%v = pc.decode dynamic unsigned %c, %s : (tensor<64x256xi8>, tensor<4x16xf32>) -> tensor<64x256xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$codes, AnyRankedTensor:$scales, UnitAttr:$is_unsigned);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "`dynamic` (`unsigned` $is_unsigned^)? $codes `,` $scales attr-dict `:` functional-type(operands, $result)";
+}
+
+#endif

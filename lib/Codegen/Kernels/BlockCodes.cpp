@@ -1,0 +1,209 @@
+//===- BlockCodes.cpp - Kernels that encode and decode blocks -----------------------------===//
+// An item is a row of blocks. A block is read twice when it is encoded: for its scale, and for its codes. It has 256
+// elements, so it is in the first cache then.
+//===-----------------------------------------------------------------------------===//
+#include "BlockCodes.h"
+#include "Kernels.h"
+#include "Optimizer.h"
+#include "pc/IR/BlockCodes.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+/// The number of a power that x has reached, given one value for each power: x < limits[p] keeps those before p.
+static Num choose(Emitter &e, Num x, ArrayRef<double> limits, ArrayRef<double> values) {
+  Num chosen = x.width() ? e.splat(e.real(values[0]), x.width()) : e.real(values[0]);
+  for (size_t power = 1; power < values.size(); ++power)
+    chosen = e.select(x < e.real(limits[power]), chosen, e.real(values[power]));
+  return chosen;
+}
+
+Num DynamicCode::decode(Num bytes) const {
+  Num index = isUnsigned ? e.select(bytes < e.real(0), bytes + 256.0, bytes) + 1.0 : e.max(bytes, 0.0 - bytes);
+  SmallVector<double> first(code.first, code.first + PCRT_POWERS);
+  Num number = e.fma(index, choose(e, index, first, code.slope), choose(e, index, first, code.intercept));
+  number = e.select(index < e.real(first[0]), e.real(0), number);
+  if (!isUnsigned)
+    number = e.select(bytes < e.real(0), 0.0 - number, number);
+  return e.select(index < e.real(code.of_one), number, e.real(1));
+}
+
+/// Within a power, the index is a linear function of the magnitude, and a store rounds it down.
+Num DynamicCode::encode(Num x) const {
+  Num size = e.max(x, isUnsigned ? e.real(0) : 0.0 - x);
+  double inverse[PCRT_POWERS], offset[PCRT_POWERS], first[PCRT_POWERS];
+  for (int power = 0; power < PCRT_POWERS; ++power) {
+    inverse[power] = 1 / code.slope[power];
+    offset[power] = 0.5 - code.intercept[power] / code.slope[power];
+    first[power] = code.first[power];
+  }
+  Num least = choose(e, size, code.from, first);
+  Num index = e.fma(size, choose(e, size, code.from, inverse), choose(e, size, code.from, offset));
+  index = e.min(e.max(index, least), least + least - 1.0);
+  Num byte = isUnsigned ? index - 1.0 : e.select(x < e.real(0), 0.0 - index, index);
+  byte = e.select(size < e.real(code.from[0]), e.real(0), byte);
+  return e.select(x < e.real(code.one), byte, e.real(isUnsigned ? 255 : -128));
+}
+
+Blocks::Blocks(Emitter &e, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales)
+    : e(e), counts(scales), sides(*blockOf(shape, scales)), strides(shape.size(), 1) {
+  for (size_t d = shape.size(); d-- > 1;)
+    strides[d - 1] = strides[d] * shape[d];
+  for (int64_t count : ArrayRef(counts).drop_back())
+    numRows *= count;
+  for (int64_t side : sides)
+    numElements *= side;
+  vectorWidth = std::gcd(e.lanes, sides.back());
+  vectorWidth = vectorWidth == 1 ? 0 : vectorWidth;
+}
+
+void Blocks::inRow(Num row, llvm::function_ref<void(Num, Num)> body) const {
+  const size_t last = counts.size() - 1;
+  Num rest = row, first = e.integer(0);
+  for (size_t d = last; d-- > 0; rest = rest / counts[d])
+    first = first + rest % e.integer(counts[d]) * (sides[d] * strides[d]);
+  e.loop(e.integer(0), e.integer(counts[last]), 1,
+         [&](Num block) { body(row * counts[last] + block, first + block * sides[last]); });
+}
+
+Blocks::Carried Blocks::along(size_t dim, Num at, Num inBlock, const Carried &init, Body body) const {
+  if (dim == sides.size())
+    return body(at, inBlock, init);
+  const bool isLast = dim + 1 == sides.size();
+  const int64_t step = isLast ? std::max<int64_t>(vectorWidth, 1) : 1;
+  inBlock = inBlock * sides[dim];
+  if (sides[dim] == step)
+    return along(dim + 1, at, inBlock, init, body);
+  auto next = [&](Num i, const Carried &carried) {
+    return along(dim + 1, at + i * strides[dim], inBlock + i, carried, body);
+  };
+  if (!init.empty())
+    return e.loop(e.integer(0), e.integer(sides[dim]), step, init, next);
+  e.loop(e.integer(0), e.integer(sides[dim]), step, [&](Num i) { next(i, {}); });
+  return {};
+}
+
+namespace {
+/// The scale of a block, from its largest element and the negative of its smallest one.
+class Scale {
+public:
+  Scale(Emitter &e, const Blocks &blocks) : e(e), width(blocks.width()) {}
+
+  Blocks::Carried none() const {
+    Num least = e.real(-std::numeric_limits<float>::infinity());
+    least = width ? e.splat(least, width) : least;
+    return {least, least};
+  }
+  /// `ends` of some elements and of x.
+  Blocks::Carried with(Num x, ArrayRef<Num> ends) const { return {e.max(x, ends[0]), e.max(0.0 - x, ends[1])}; }
+
+  /// Stores the scale, and returns the number by which elements are divided. In a block of small elements, the scale is
+  /// 0, and quotients by 1 are less than all numbers but 0.
+  Num store(ArrayRef<Num> ends, Ptr scales, Num block) const {
+    Num high = width ? e.maximum(ends[0]) : ends[0], low = width ? e.maximum(ends[1]) : ends[1];
+    Num isSmall = e.max(high, low) < e.real(PCRT_LEAST_SCALE), scale = e.select(high < low, 0.0 - low, high);
+    scales.store(e.select(isSmall, e.real(0), scale), block);
+    return e.select(isSmall, e.real(1), scale);
+  }
+
+private:
+  Emitter &e;
+  const int64_t width;
+};
+} // namespace
+
+LogicalResult pc::kernels::emit(DecodeOp op, Kernel &kernel) {
+  Emitter &e = kernel.e;
+  Blocks blocks(e, shapeOf(op.getResult()), shapeOf(op.getScales()));
+  DynamicCode code(e, op.getIsUnsigned());
+  kernel.kind = "optimizer";
+  kernel.forItems(blocks.rows(), 1, /*reduces=*/false, [&](Num row) {
+    blocks.inRow(row, [&](Num block, Num first) {
+      Num scale = kernel.operands[1].load(block);
+      blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
+        kernel.results[0].store(code.decode(kernel.operands[0].load(i, blocks.width())) * scale, i);
+        return Blocks::Carried();
+      });
+    });
+  });
+  return success();
+}
+
+LogicalResult pc::kernels::emit(EncodeOp op, Kernel &kernel) {
+  Emitter &e = kernel.e;
+  Blocks blocks(e, shapeOf(op.getX()), shapeOf(op.getScales()));
+  DynamicCode code(e, op.getIsUnsigned());
+  Scale scale(e, blocks);
+  Ptr x = kernel.operands[0];
+  kernel.kind = "optimizer";
+  kernel.forItems(blocks.rows(), 1, /*reduces=*/false, [&](Num row) {
+    blocks.inRow(row, [&](Num block, Num first) {
+      auto ends = blocks.elements(first, scale.none(), [&](Num i, Num, const Blocks::Carried &ends) {
+        return scale.with(x.load(i, blocks.width()), ends);
+      });
+      Num divisor = scale.store(ends, kernel.results[1], block);
+      blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
+        kernel.results[0].store(code.encode(x.load(i, blocks.width()) / divisor), i);
+        return Blocks::Carried();
+      });
+    });
+  });
+  return success();
+}
+
+/// New states of a block are kept in scratch memory until their scales are known. A skipped step selects the decoded
+/// states, whose codes and scales are the old ones.
+LogicalResult pc::kernels::emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Kernel &kernel) {
+  Emitter &e = kernel.e;
+  Operation *yield = fusion.getBody().front().getTerminator();
+  auto in = [&](Value value) { return kernel.operands[cast<BlockArgument>(value).getArgNumber()]; };
+  auto out = [&](Value value) {
+    return kernel.results[llvm::find(yield->getOperands(), value) - yield->operand_begin()];
+  };
+  AdamWOp op = coded.adamw;
+  Ptr p = in(op.getParameter()), g = in(op.getGradient()), newP = out(op.getNewParameter());
+  Ptr codes[] = {in(coded.first.getCodes()), in(coded.second.getCodes())},
+      scales[] = {in(coded.first.getScales()), in(coded.second.getScales())},
+      newCodes[] = {out(coded.newFirst.getCodes()), out(coded.newSecond.getCodes())},
+      newScales[] = {out(coded.newFirst.getScales()), out(coded.newSecond.getScales())};
+  DynamicCode first(e, coded.first.getIsUnsigned()), second(e, coded.second.getIsUnsigned()),
+      newFirst(e, coded.newFirst.getIsUnsigned()), newSecond(e, coded.newSecond.getIsUnsigned());
+  Blocks blocks(e, shapeOf(op.getParameter()), shapeOf(coded.first.getScales()));
+  Scale scale(e, blocks);
+  AdamW adam(e, in(op.getCoefficient()), in(op.getHyper()));
+  const int64_t width = blocks.width();
+  Ptr states[] = {kernel.scratch, kernel.scratch + e.integer(blocks.size())};
+  kernel.kind = "optimizer";
+  kernel.scratchBytes = 2 * blocks.size() * 4;
+  kernel.forItems(blocks.rows(), 1, /*reduces=*/false, [&](Num row) {
+    blocks.inRow(row, [&](Num block, Num start) {
+      Num ofFirst = scales[0].load(block), ofSecond = scales[1].load(block);
+      Blocks::Carried none = scale.none(), both = none;
+      both.append(none);
+      auto ends = blocks.elements(start, both, [&](Num i, Num inBlock, const Blocks::Carried &ends) {
+        AdamW::State next = adam.step({p.load(i, width), first.decode(codes[0].load(i, width)) * ofFirst,
+                                       second.decode(codes[1].load(i, width)) * ofSecond},
+                                      g.load(i, width));
+        newP.store(next.parameter, i);
+        states[0].store(next.first, inBlock);
+        states[1].store(next.second, inBlock);
+        Blocks::Carried result = scale.with(next.first, ArrayRef(ends).take_front(2));
+        result.append(scale.with(next.second, ArrayRef(ends).drop_front(2)));
+        return result;
+      });
+      Num divisors[] = {scale.store(ArrayRef(ends).take_front(2), newScales[0], block),
+                        scale.store(ArrayRef(ends).drop_front(2), newScales[1], block)};
+      blocks.elements(start, {}, [&](Num i, Num inBlock, const Blocks::Carried &) {
+        newCodes[0].store(newFirst.encode(states[0].load(inBlock, width) / divisors[0]), i);
+        newCodes[1].store(newSecond.encode(states[1].load(inBlock, width) / divisors[1]), i);
+        return Blocks::Carried();
+      });
+    });
+  });
+  return success();
+}

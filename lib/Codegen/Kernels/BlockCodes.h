@@ -1,0 +1,56 @@
+//===- BlockCodes.h - Codes of 8 bits in kernels -----------------------------------------===//
+// The dynamic code of pcrt/block_codes.h as arithmetic on vectors, and loops over the blocks of a value that share a
+// scale.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_BLOCKCODES_H
+#define PC_LIB_CODEGEN_KERNELS_BLOCKCODES_H
+
+#include "../Emit/Emit.h"
+#include "pcrt/block_codes.h"
+
+namespace pc::kernels {
+
+/// Numbers of one code. Bytes are f32, as loads and stores of i8 convert them.
+class DynamicCode {
+public:
+  DynamicCode(Emitter &e, bool isUnsigned) : e(e), code(pcrt_dynamic(isUnsigned)), isUnsigned(isUnsigned) {}
+
+  /// The numbers of signed bytes, exactly those of pcrt_number_of_byte.
+  Num decode(Num bytes) const;
+  /// The bytes of the numbers that are nearest to `x`, from -128 to 255.
+  Num encode(Num x) const;
+
+private:
+  Emitter &e;
+  const pcrt_dynamic_code code;
+  const bool isUnsigned;
+};
+
+/// The blocks of a value that each have one scale. A row of blocks are those that differ only in the last dim.
+class Blocks {
+public:
+  Blocks(Emitter &e, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales);
+
+  int64_t rows() const { return numRows; }
+  /// Calls body(block number, first element) for each block of a row.
+  void inRow(Num row, llvm::function_ref<void(Num, Num)> body) const;
+
+  using Carried = Emitter::Carried;
+  using Body = llvm::function_ref<Carried(Num, Num, const Carried &)>;
+  /// Covers the elements of a block by vectors of `width` elements (0: single ones): body(index, index in the block,
+  /// values so far).
+  Carried elements(Num first, Carried init, Body body) const { return along(0, first, e.integer(0), init, body); }
+  int64_t width() const { return vectorWidth; }
+  /// Elements of a block.
+  int64_t size() const { return numElements; }
+
+private:
+  Carried along(size_t dim, Num at, Num inBlock, const Carried &init, Body body) const;
+
+  Emitter &e;
+  llvm::SmallVector<int64_t> counts, sides, strides; ///< by dim: blocks, elements of a block, distance of elements
+  int64_t numRows = 1, numElements = 1, vectorWidth;
+};
+
+} // namespace pc::kernels
+#endif
