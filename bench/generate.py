@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares generation on one CPU with transformers and llama.cpp: prompts of 512 tokens, and steps that decode 1 or 8 answers at a time.
-Random weights, greedy, in alternating rounds, with the rate at which the machine reads memory in the same run.
+"""Compares generation on one CPU with transformers and llama.cpp: a prompt of 512 tokens, and steps that decode 1 answer or 8 at a time,
+whose prompts have 64 tokens. Random weights, greedy, in alternating rounds, with the rate at which the machine reads memory in the same run.
 
 usage: bench/generate.py [NAME] [--shapes gpt2,qwen3] [--precisions f32,bf16,int8,int4] [--batches 1,8] [--threads N] [--rounds N] [--new N]
 
 The shapes are GPT-2 124M and Qwen3 0.6B. A precision may also be bf16+int8 or bf16+int4. llama.cpp runs with weights of the same number of bits
-(q8_0, q4_0, whose blocks of 32 have a scale), transformers only in f32 and bf16. The share is that of the bytes that a program reads per step.
+(q8_0, q4_0, whose blocks of 32 have a scale), transformers only in f32, and in bf16 if the processor has instructions for it. The share is that of the bytes that a program reads per step.
 Prints a table, and writes bench/results/NAME.json (the default NAME is generate) after each measurement. Needs torch, transformers,
 llama-cpp-python and gguf in this python3, and build/bin. A peer that is not installed is left out, with a line that says so."""
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import json_runs
 
 ROOT = Path(__file__).resolve().parent.parent
-PROMPT = 512
+PROMPT, SHORT = 512, 64
 LLAMA_TYPES = {"f32": 0, "bf16": 32, "int8": 7, "int4": 2}  # llama_ftype
 SHAPES = {
     "gpt2": ("GPT2Config", dict(n_positions=1024)),
@@ -33,7 +33,7 @@ SHAPES = {
 
 
 def prompts(batch):
-    return [[(row * 7919 + i * 31) % 30000 for i in range(PROMPT)] for row in range(batch)]
+    return [[(row * 7919 + i * 31) % 30000 for i in range(PROMPT if batch == 1 else SHORT)] for row in range(batch)]
 
 
 def work(folder, precision, batch, options):
@@ -225,6 +225,13 @@ def bytes_of_peer(name, folder, precision, weights):
     return weights / (1 if precision == "f32" else 2)
 
 
+def processor():
+    """Its name, and its instructions for vectors that matter here."""
+    text = Path("/proc/cpuinfo").read_text()
+    names = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in text]
+    return f"{text.partition('model name')[2].partition(chr(10))[0].strip(': ' + chr(9))} ({', '.join(names)})"
+
+
 def make(folder, shape):
     """Writes the model with random weights; returns the bytes of the weights that a token needs in f32."""
     import torch
@@ -251,6 +258,7 @@ def main():
         return {"transformers": work, "llama.cpp": work_of_llama}[peer](folder, precision, int(batch), options)
     runs = []
     peers = [name for name, module in (("transformers", "transformers"), ("llama.cpp", "llama_cpp")) if importlib.util.find_spec(module) or print(f"{name} is not installed")]
+    of_transformers = ["f32", "bf16"] if "bf16" in processor() else ["f32"]
     result = ROOT / "bench/results" / f"{options.name}.json"
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as temporary:
         peak = Path(temporary) / "read_peak"
@@ -263,13 +271,13 @@ def main():
                     for batch in map(int, options.batches.split(",")):
                         rate = json.loads(subprocess.run([peak], check=True, capture_output=True, text=True).stdout)
                         rate = rate["one_thread_gbytes" if options.threads == 1 else "all_threads_gbytes"]
-                        for name in ["pc", *(name for name in peers if name == "llama.cpp" or precision in ("f32", "bf16"))]:
+                        for name in ["pc", *(name for name in peers if name == "llama.cpp" or precision in of_transformers)]:
                             first, *steps = of_program(folder, precision, batch, options) if name == "pc" else in_process(name, folder, precision.split("+")[-1], batch, options)
                             step = statistics.median(steps[len(steps) // 4:])
                             read = stored(folder, precision, batch) if name == "pc" else bytes_of_peer(name, folder, precision, weights)
-                            runs.append(dict(shape=shape, precision=precision, batch=batch, by=name, prompt_tokens_per_s=batch * PROMPT / first, step_ms=step * 1e3,
+                            runs.append(dict(shape=shape, precision=precision, batch=batch, by=name, prompt_tokens_per_s=sum(map(len, prompts(batch))) / first, step_ms=step * 1e3,
                                              read_bytes=read, share=read / step / 1e9 / rate, read_gbytes=rate, load=os.getloadavg()[0]))
-                            result.write_text(json_runs.text({"options": vars(options), "runs": runs}))
+                            result.write_text(json_runs.text({"processor": processor(), "options": vars(options), "runs": runs}))
     print("| shape | precision | answers | by | prompt tokens/s | ms per step | share of the read rate |\n|---|---|---|---|---|---|---|")
     for key in dict.fromkeys((run["shape"], run["precision"], run["batch"], run["by"]) for run in runs):
         rows = [run for run in runs if (run["shape"], run["precision"], run["batch"], run["by"]) == key]
