@@ -139,11 +139,7 @@ private:
       } else if (auto state = leaf.value.getDefiningOp<StateOp>()) {
         auto *of = leaves.find({key.first, StringAttr()});
         auto parameter = of == leaves.end() ? ParameterOp() : of->second.value.getDefiningOp<ParameterOp>();
-        std::optional<SmallVector<int64_t>> dims =
-            parameter ? dimsOfState(state, parameter) : std::optional<SmallVector<int64_t>>();
-        std::optional<SmallVector<int64_t>> block = parameter ? blockOfState(state, parameter) : std::nullopt;
-        if (parameter &&
-            !(block ? partsOfBlocks(parameter, *block).has_value() : dims && partsOfState(parameter, *dims)))
+        if (parameter && !partsOfState(state, parameter))
           return state.emitOpError() << "'" << state.getName() << "' must have the shape of '" << parameter.getName()
                                      << "', or some of its dims with their names and sizes, whole in the checkpoint; "
                                         "its type is "

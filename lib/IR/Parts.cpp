@@ -198,13 +198,17 @@ std::optional<SmallVector<ParameterPart>> pc::partsOfBlocks(ParameterOp paramete
   return parts;
 }
 
-std::optional<SmallVector<ParameterPart>> pc::ownPartsOfState(StateOp state, ParameterOp parameter) {
+std::optional<SmallVector<ParameterPart>> pc::partsOfState(StateOp state, ParameterOp parameter) {
   if (std::optional<SmallVector<int64_t>> block = blockOfState(state, parameter))
     return partsOfBlocks(parameter, *block);
   std::optional<SmallVector<int64_t>> dims = dimsOfState(state, parameter);
-  if (!dims || dims->size() == parameter.getDims().size())
-    return std::nullopt;
-  return partsOfState(parameter, *dims);
+  return dims ? partsOfState(parameter, *dims) : std::nullopt;
+}
+
+std::optional<SmallVector<ParameterPart>> pc::ownPartsOfState(StateOp state, ParameterOp parameter) {
+  std::optional<SmallVector<int64_t>> dims = dimsOfState(state, parameter);
+  const bool isWhole = dims && dims->size() == parameter.getDims().size();
+  return isWhole && !blockOfState(state, parameter) ? std::nullopt : partsOfState(state, parameter);
 }
 
 std::optional<SmallVector<ParameterPart>> pc::partsOfState(ParameterOp parameter, ArrayRef<int64_t> dims) {

@@ -8,43 +8,33 @@
 using namespace mlir;
 using namespace pc;
 
-/// For each element of a value, the index of the scale of its block.
-static std::vector<int64_t> scaleOfEach(ArrayRef<int64_t> shape, ArrayRef<int64_t> scales) {
-  SmallVector<int64_t> block = *blockOf(shape, scales);
-  std::vector<int64_t> all(numElements(shape));
-  for (int64_t i = 0; i < std::ssize(all); ++i) {
-    int64_t rest = i, stride = 1;
-    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
-      all[i] += rest % shape[d] / block[d] * stride;
-      stride *= scales[d];
-    }
-  }
-  return all;
+static int64_t scaleOf(int64_t element, const Shape &shape, const Shape &scales) {
+  return pcrt_scale_of_element(element, static_cast<int32_t>(shape.size()), shape.data(), scales.data());
 }
 
 Tensors pc::decode(DecodeOp op, Inputs in) {
   const pcrt_dynamic_code code = pcrt_dynamic(op.getIsUnsigned());
   const Tensor &codes = *in[0], &scales = *in[1];
-  std::vector<int64_t> scaleOf = scaleOfEach(codes.shape, scales.shape);
   Tensor result(codes.shape);
   for (int64_t i = 0; i < result.size(); ++i)
-    result[i] = pcrt_number_of_byte(&code, static_cast<int8_t>(codes[i])) * scales[scaleOf[i]];
+    result[i] =
+        pcrt_number_of_byte(&code, static_cast<int8_t>(codes[i])) * scales[scaleOf(i, codes.shape, scales.shape)];
   return {result};
 }
 
 Tensors pc::encode(EncodeOp op, Inputs in, const Shape &ofScales) {
   const pcrt_dynamic_code code = pcrt_dynamic(op.getIsUnsigned());
   const Tensor &x = *in[0];
-  std::vector<int64_t> scaleOf = scaleOfEach(x.shape, ofScales);
+  auto scaleOfElement = [&](int64_t i) { return scaleOf(i, x.shape, ofScales); };
   Tensor codes(x.shape), largest(ofScales, -INFINITY), smallest(ofScales, INFINITY);
   for (int64_t i = 0; i < x.size(); ++i) {
-    double &high = largest[scaleOf[i]], &low = smallest[scaleOf[i]];
+    double &high = largest[scaleOfElement(i)], &low = smallest[scaleOfElement(i)];
     high = std::max(high, x[i]), low = std::min(low, x[i]);
   }
   for (int64_t i = 0; i < largest.size(); ++i)
     largest[i] = pcrt_scale_of(largest[i], smallest[i]);
   for (int64_t i = 0; i < x.size(); ++i) {
-    double scale = largest[scaleOf[i]];
+    double scale = largest[scaleOfElement(i)];
     codes[i] = scale == 0 ? 0 : pcrt_byte_of(&code, x[i] / scale);
   }
   return {codes, largest};

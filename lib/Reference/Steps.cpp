@@ -25,10 +25,8 @@ public:
     });
     module.walk([&](StateOp state) {
       ParameterOp of = parameters.lookup(state.getParameter());
-      if (auto block = of ? blockOfState(state, of) : std::nullopt)
-        parts[prefixOf(state) + of.getName().str()] = partsOfBlocks(of, *block).value_or(SmallVector<ParameterPart>());
-      else if (auto dims = of ? dimsOfState(state, of) : std::nullopt)
-        parts[prefixOf(state) + of.getName().str()] = partsOfState(of, *dims).value_or(SmallVector<ParameterPart>());
+      if (of && dimsOfState(state, of))
+        parts[prefixOf(state) + of.getName().str()] = partsOfState(state, of).value_or(SmallVector<ParameterPart>());
     });
   }
 

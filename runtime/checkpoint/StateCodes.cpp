@@ -32,6 +32,10 @@ std::vector<float> StoredState::read(std::vector<TensorSum> &sums) const {
   return values;
 }
 
+static int64_t scaleOf(int64_t element, const Dims &shape, const Dims &scales) {
+  return pcrt_scale_of_element(element, int32_t(shape.size()), shape.data(), scales.data());
+}
+
 /// Scales of consecutive elements of a row of a tensor are consecutive or equal.
 void StoredState::decode(const std::vector<const StoredTensor *> &scales, std::vector<TensorSum> &sums) const {
   const Block own = block();
@@ -45,20 +49,12 @@ void StoredState::decode(const std::vector<const StoredTensor *> &scales, std::v
     std::vector<float> all(size_t(product(counts)));
     loadFloats(*scales[i], 0, int64_t(all.size()), all.data());
     const int64_t row = shape.back(), side = row / counts.back();
-    auto scalesOfRow = [&](int64_t number) {
-      int64_t at = 0, stride = counts.back();
-      for (size_t dim = shape.size() - 1; dim-- > 0; number /= shape[dim]) {
-        at += number % shape[dim] / (shape[dim] / counts[dim]) * stride;
-        stride *= counts[dim];
-      }
-      return all.data() + at;
-    };
     const Part &part = (*saved.parts)[i];
     forEachPiece(part.size, part.inPart(own), part.box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
       float *at = values.data() + blockOffset;
       for (int64_t end = tensorOffset + count; tensorOffset < end;) {
-        const float *scale = scalesOfRow(tensorOffset / row);
         int64_t column = tensorOffset % row, last = std::min(row, column + end - tensorOffset);
+        const float *scale = all.data() + scaleOf(tensorOffset - column, shape, counts);
         tensorOffset += last - column;
         for (; column < last; ++column, ++at)
           *at = numbers[int(*at) + 128] * scale[column / side];
@@ -77,19 +73,6 @@ void StoredState::copy(std::vector<TensorSum> &sums) const {
   to.store();
 }
 
-/// For each element of a block of `shape`, the index of its scale among `counts`.
-static std::vector<int64_t> scaleOfEach(const Dims &shape, const Dims &counts) {
-  std::vector<int64_t> all(size_t(product(shape)), 0);
-  for (size_t i = 0; i < all.size(); ++i) {
-    int64_t rest = int64_t(i), stride = 1;
-    for (size_t dim = shape.size(); dim-- > 0; rest /= shape[dim]) {
-      all[i] += rest % shape[dim] / (shape[dim] / counts[dim]) * stride;
-      stride *= counts[dim];
-    }
-  }
-  return all;
-}
-
 void StoredState::encode(const State &scales, std::vector<TensorSum> &sums) const {
   const Block own = block(), ofScales = blockOf(program.mesh, scales.shape, scales.layout, rank);
   for (size_t dim = 0; dim < own.size.size(); ++dim)
@@ -100,9 +83,9 @@ void StoredState::encode(const State &scales, std::vector<TensorSum> &sums) cons
                                 "--states=f32, or use another plan for the first steps");
   std::vector<float> values = read(sums), largest(size_t(ofScales.elements()), -INFINITY),
                      smallest(largest.size(), INFINITY);
-  std::vector<int64_t> scaleOf = scaleOfEach(own.size, ofScales.size);
+  auto scaleOfElement = [&](size_t i) { return size_t(scaleOf(int64_t(i), own.size, ofScales.size)); };
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto at = size_t(scaleOf[i]);
+    const size_t at = scaleOfElement(i);
     largest[at] = std::max(largest[at], values[i]);
     smallest[at] = std::min(smallest[at], values[i]);
   }
@@ -111,7 +94,7 @@ void StoredState::encode(const State &scales, std::vector<TensorSum> &sums) cons
   const pcrt_dynamic_code code = pcrt_dynamic(pcrt_state_is_unsigned(saved.tensor->name.c_str()));
   HostBlock to(device, saved.tensor->offset, own.elements(), HostBlock::Write);
   for (size_t i = 0; i < values.size(); ++i) {
-    const float scale = largest[size_t(scaleOf[i])];
+    const float scale = largest[scaleOfElement(i)];
     to.data()[i] = scale == 0 ? char(0) : char(pcrt_byte_of(&code, values[i] / scale));
   }
   to.store();

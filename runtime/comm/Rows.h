@@ -39,7 +39,7 @@ public:
   /// Counts the rows of `desc`. Returns null, or why not every row has a place. Allocates nothing if an earlier mask
   /// was at least as large.
   const char *count(const pcrt_move_desc &desc, int members);
-  /// The same from counts of chunks of tokens, [block of tokens, chunk, expert].
+  /// Does the same with counts that were made for chunks of tokens, [block of tokens, chunk, expert].
   const char *take(const pcrt_move_desc &desc, int members, const int32_t *ofChunks, int64_t chunks);
 
   /// Allocates memory for the mask of `desc`.

@@ -2,8 +2,9 @@
 // The PTX of Codes.cu is part of the runtime. On the stand-in, the functions of the host do the work of the kernels.
 //===----------------------------------------------------------------------===//
 #include "cuda/CodedSums.h"
-#include "comm/CodeBlocks.h"
+#include "comm/Codes.h"
 #include "cuda/HostWork.h"
+#include "pcrt/codes.h"
 
 #include <algorithm>
 
@@ -21,22 +22,13 @@ struct HostEncode {
   const float *from;
   char *to;
   int64_t elements;
-  void run() const {
-    for (int64_t first = 0; first < elements; first += PCRT_CODES_BLOCK)
-      encodeBlock(from + first, std::min<int64_t>(PCRT_CODES_BLOCK, elements - first),
-                  to + first / PCRT_CODES_BLOCK * codeBlockBytes);
-  }
+  void run() const { encode(from, elements, to, ParallelFor()); }
 };
 struct HostAdd {
   const char *codes;
   float *to;
   int64_t elements, members;
-  void run() const {
-    for (int64_t first = 0; first < elements; first += PCRT_CODES_BLOCK)
-      for (int64_t member = 0; member < members; ++member)
-        decodeBlock(codes + member * 4 * pcrt_code_words(elements) + first / PCRT_CODES_BLOCK * codeBlockBytes, 0,
-                    std::min<int64_t>(PCRT_CODES_BLOCK, elements - first), member > 0, to + first);
-  }
+  void run() const { addDecoded(codes, int(members), elements, to, ParallelFor()); }
 };
 
 constexpr unsigned threads = 128;

@@ -28,8 +28,7 @@ int64_t numParts(ParameterOp parameter);
 
 /// The dims of `parameter` that a state of it has, in order. A state names its dims like the parameter; "embed#1" names
 /// dim 1, if an earlier one has the same name. A state with all dims may have one element for each block of the
-/// parameter
-/// (`blockOfState`). Nothing if the state does not fit the parameter.
+/// parameter (`blockOfState`). Nothing if the state does not fit the parameter.
 std::optional<llvm::SmallVector<int64_t>> dimsOfState(StateOp state, ParameterOp parameter);
 
 /// The sizes of the blocks of a parameter that each have one element of a state: scales. Nothing if each element of the
@@ -55,8 +54,10 @@ std::optional<llvm::SmallVector<ParameterPart>> partsOfState(ParameterOp paramet
 /// the parameter's tensors divided by sizes of a block. Nothing if blocks of the parameter are not blocks of these.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfBlocks(ParameterOp parameter, llvm::ArrayRef<int64_t> block);
 
-/// What a checkpoint stores of a state. Nothing if it has the shape of its parameter, whose parts are also its own, or
-/// does not fit it.
+/// What a checkpoint stores of a state, by its dims or by its blocks. Nothing if it does not fit the parameter.
+std::optional<llvm::SmallVector<ParameterPart>> partsOfState(StateOp state, ParameterOp parameter);
+
+/// The same, and also nothing if the state has the shape of its parameter, whose parts are then its own.
 std::optional<llvm::SmallVector<ParameterPart>> ownPartsOfState(StateOp state, ParameterOp parameter);
 
 } // namespace pc

@@ -35,6 +35,17 @@
 /** Whether the state of this name has the unsigned code. */
 static inline int pcrt_state_is_unsigned(const char *name) { return strcmp(name, PCRT_EXP_AVG_SQ) == 0; }
 
+/** The index, among scales of this shape, of the scale of element `element` of a value. Blocks divide its shape. */
+static inline int64_t pcrt_scale_of_element(int64_t element, int32_t rank, const int64_t *shape,
+                                            const int64_t *scales) {
+  int64_t at = 0, stride = 1;
+  for (int32_t dim = rank; dim-- > 0; element /= shape[dim]) {
+    at += element % shape[dim] / (shape[dim] / scales[dim]) * stride;
+    stride *= scales[dim];
+  }
+  return at;
+}
+
 /** The numbers of one code. */
 typedef struct pcrt_dynamic_code {
   double slope[PCRT_POWERS], intercept[PCRT_POWERS]; /* number = intercept + slope * index */
