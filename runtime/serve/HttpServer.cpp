@@ -111,8 +111,10 @@ private:
   /// While most threads are idle, others need them.
   bool waitForRequest(Connection &connection) {
     bool has = false;
+    auto begin = std::chrono::steady_clock::now();
+    auto most = [&] { return Connection::Seconds(idle * 2 > options.connections ? 5 : 75); };
     ++idle;
-    for (int tenths = 0; !has && tenths < (idle * 2 > options.connections ? 50 : 750) && !stopping; ++tenths)
+    while (!has && !stopping && std::chrono::steady_clock::now() - begin < most())
       has = connection.waits(Connection::Seconds(0.1));
     --idle;
     return has;
