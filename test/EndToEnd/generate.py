@@ -2,15 +2,16 @@
 """usage: test/EndToEnd/generate.py [quick|MODEL...]
 
 Generates text with golden models on several plans, and compares it with what transformers generates (golden/generations.json): the same
-tokens as long as the two best logits differ by more than 1e-3, and logarithms of probabilities within 1e-4; in bf16, 0.06 for
-both. In bf16 a router may choose another expert, so logarithms differ by up to 0.5 in models with experts (transformers' own by up to
-0.44, for mixtral). Requests of one run have different lengths and share steps."""
+tokens where the two best logits differ by more than 1e-3, and logarithms of probabilities within 1e-4 until a token differs. In bf16
+logarithms differ by up to 0.08 (transformers' own by up to 0.052), and by up to 0.75 where a router may choose another expert
+(transformers' own by up to 0.51, for deepseek_v3-plain); a token may differ where the best logits are within twice that. Requests of one
+run have different lengths and share steps."""
 import json
 import sys
 
 from cases import GOLDEN, STAND_IN, Case, mesh_flags, ranks_of
 
-MARGIN, TOLERANCE, BF16, BF16_OF_EXPERTS = 1e-3, 1e-4, 0.06, 0.5
+MARGIN, TOLERANCE, BF16, BF16_OF_EXPERTS = 1e-3, 1e-4, 0.08, 0.75
 CUDA = ["--target=cuda", "--stand-in"]
 PLANS = [("1", []), ("1", ["--chunk=7"]), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel", "--chunk=5"]),
          ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel", "--chunk=6"]), ("dp=2", ["--zero=3", "--chunk=4"]),
@@ -39,23 +40,23 @@ class Generate(Case):
             return
         answers = self.answers((self.work / "answers").read_text())
         worst, count = 0, 0
-        least, most = (BF16, BF16) if "--precision=bf16" in flags else (MARGIN, TOLERANCE)
-        fewest = 20
-        if "--precision=bf16" in flags and "experts" in (GOLDEN / model / "config.json").read_text():
-            most, fewest = BF16_OF_EXPERTS, 10
+        least, most = MARGIN, TOLERANCE
+        if "--precision=bf16" in flags:
+            most = BF16_OF_EXPERTS if "experts" in (GOLDEN / model / "config.json").read_text() else BF16
+            least = 2 * most
         for number, row in enumerate(wanted["requests"]):
             lines = answers.get(number, [])
             if "error" in str(lines) or len(lines) != len(row["tokens"]):
                 self.check(f"{name}: answer {number}", False, lines)
                 return
             for line, token, logprob, margin in zip(lines, row["tokens"], row["logprobs"], row["margins"]):
-                if margin < least:
+                if line["token"] != token and margin < least:
                     break
                 if line["token"] != token:
                     self.check(f"{name}: answer {number}", False, f"{[line['token'] for line in lines]}, of transformers {row['tokens']}")
                     return
                 worst, count = max(worst, abs(line["logprob"] - logprob)), count + 1
-        self.check(name, worst <= most and count > fewest, f"{count} tokens, logprobs up to {worst} apart", f"{count} tokens, {worst:.0e}")
+        self.check(name, worst <= most and count > 20, f"{count} tokens, logprobs up to {worst} apart", f"{count} tokens, {worst:.0e}")
 
     def refused(self):
         """What is wrong with flags ends the command; what is wrong with a request ends only this request."""
