@@ -313,10 +313,11 @@ LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<Parame
                               builder.getStrArrayAttr({"hyper"}), nullptr, nullptr, nullptr, nullptr, nullptr, group);
     return hyper;
   };
+  Value shared = hyperOf({}); // before the norm, so that the norm and the factor are one fusion
   Value norm = SqrtOp::create(builder, location("grad_norm"), scalar, squares);
   OutputOp::create(builder, location("grad_norm"), OutputKind::GradNorm, "grad_norm", norm, nullptr, nullptr, nullptr);
   // The norm is of the gradients of all parameters, so no update can come before it.
-  Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, hyperOf({}));
+  Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, shared);
   for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
     FailureOr<std::string> name = optimizers->nameFor(parameter);
     if (failed(name))
