@@ -31,7 +31,7 @@ struct Lora {
   NameGlobs targets;
 };
 
-/// The weight of products as a matrix of outputs times inputs, and how the parameter lies in its tensor.
+/// The weight of products as a matrix of outputs times inputs, and the part of its tensor that the parameter holds.
 struct Matrix {
   std::string module; ///< the name of the tensor without ".weight"
   bool inputsFirst = false;
@@ -159,7 +159,7 @@ private:
   int64_t drops = 0;                                   ///< dropouts in the model
 };
 
-/// The name of a parameter's tensor without ".weight", by which PEFT knows its module.
+/// The name of a parameter's tensor without ".weight", which is PEFT's name for its module.
 std::string moduleOf(const ParameterPart &part) {
   StringRef name = part.source.getTensor();
   name.consume_back(".weight");
@@ -314,7 +314,7 @@ void AddAdapters::adapt(const Product &product, ParameterOp weight, const Lora &
   auto type = cast<RankedTensorType>(op.getResult().getType());
   std::string letter = product.rule.find("r") < 0 ? "r" : "lora";
 
-  // Adds the leaves. A has the dims of the weight's inputs, and B those of its outputs.
+  // Adds the leaves. A has the dims of the weight's inputs, and B has the dims of its outputs.
   SmallVector<Attribute> inDims{builder.getStringAttr("lora_rank")}, outDims;
   SmallVector<int64_t> inShape{settings.rank}, outShape;
   for (auto [factor, dim, size] : llvm::zip_equal(product.ofWeight, weight.getDims(), partsOf(weight)[0].size)) {

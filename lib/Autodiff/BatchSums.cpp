@@ -18,16 +18,17 @@ struct Part {
   /// The dependence of a value on the batch.
   enum Kind {
     Same, ///< the value does not depend on the batch
-    Rows, ///< a microbatch has the rows of its sequences, which do not depend on others
+    Rows, ///< a microbatch has the rows of its sequences, and these do not depend on other sequences
     Sum,  ///< an addend: the value is the sum over microbatches
     Other ///< none of these, from op `at` on, because of `why`
   } kind = Same;
   Operation *at = nullptr;
   std::string why = "";
-  /// For a value that is computed from sums: with k times as many equal tokens, the value is k^degree times as large.
+  /// For a value that is computed from sums: if every token is repeated k times, the value becomes k^degree times as
+  /// large.
   std::optional<int> degree = std::nullopt;
-  /// The value is a sum of choices of experts, or was divided by one. With degree 0, it is a mean over the tokens of a
-  /// microbatch.
+  /// The value is a sum of choices of experts, or was divided by such a sum. With degree 0, it is a mean over the
+  /// tokens of a microbatch.
   bool ofChoices = false;
   bool isMeanLoad() const { return kind == Other && ofChoices && degree == 0; }
 };
@@ -135,7 +136,7 @@ private:
                                          : "is not linear in a sum over the batch"));
   }
 
-  /// An op over the batch, factor `rows`, which this result keeps or sums.
+  /// Classifies an op whose factor `rows` is the batch, which this result keeps or sums over.
   Part ofRows(Operation *op, const FactorRule &rule, int rows, bool keeps) const {
     if (rule.factors[rows].whole || isDivided(op, rule, rows) || readsIndex(op, rule, rows))
       return other(op, "depends on the index of a sequence in the batch");

@@ -1,7 +1,7 @@
 //===- ChunkRecurrences.cpp - Recurrences in chunks that ranks can have ---------------------===//
-// A recurrence along the sequence becomes one within each chunk of the sequence, from state 0, and one over the chunks'
-// last states. What the state before a chunk adds to an element is this state times the product of the factors from the
-// start of the chunk.
+// A recurrence along the sequence becomes two: one within each chunk of the sequence, which starts from state 0, and
+// one over the last states of the chunks. An element is then the result within its chunk, plus the state before the
+// chunk times the product of the factors from the start of the chunk up to the element.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_CHUNKRECURRENCES
 #include "pc/Autodiff/Passes.h"
@@ -151,7 +151,8 @@ private:
 struct ChunkRecurrences : pc::impl::ChunkRecurrencesBase<ChunkRecurrences> {
   using ChunkRecurrencesBase::ChunkRecurrencesBase;
 
-  /// A sequence that does not divide is left as it is; the tactic that splits it says so.
+  /// A sequence whose length is not a multiple of the chunks is left as it is. The tactic that splits it then reports
+  /// an error.
   void runOnOperation() override {
     if (chunks < 1) {
       getOperation().emitError() << "pc-chunk-recurrences: chunks must be positive, got " << int64_t(chunks);

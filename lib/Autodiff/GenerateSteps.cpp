@@ -1,7 +1,7 @@
 //===- GenerateSteps.cpp - Forward pass of a decoder -> one step that generates ------------------===//
 // The model's ops stay as they are, with other sizes: batch rows are groups of slots, and the sequence is the tokens of
-// a step, each of which says its slot and its position. Values of positions are looked up by the tokens' positions,
-// attention reads caches, and only the rows that choose a token go through the head.
+// a step. Each token has a slot and a position. Values of positions are looked up by the tokens' positions, attention
+// reads caches, and only the rows that choose a token go through the head.
 //===--------------------------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_GENERATESTEPS
 #include "pc/Autodiff/Passes.h"
@@ -120,7 +120,7 @@ private:
 /// Moves the ops of `other` to the end of `step`. Both have the same parameters, tables and caches. Those of `other`
 /// are erased, and its ops write into the caches after those of `step`.
 void GenerateSteps::append(func::FuncOp step, func::FuncOp other) {
-  llvm::StringMap<Value> leaves; // by the text of what they are
+  llvm::StringMap<Value> leaves; // the key is the text of the op
   auto textOf = [](Operation *leaf) {
     std::string text;
     llvm::raw_string_ostream os(text);
@@ -383,8 +383,8 @@ LogicalResult StepWriter::lookUpPositions() {
   return success();
 }
 
-/// From the logits up, goes through ops with one operand that has tokens, as far as the norm before the head. There the
-/// rows that choose a token are taken.
+/// Starts at the logits and follows ops with a single operand that has tokens, back to the norm before the head. There
+/// it selects the rows that choose a token.
 void StepWriter::chooseRows() {
   DimClasses classes(model);
   unsigned batch = classes.classOf(tokens.getValue(), 0), sequence = classes.classOf(tokens.getValue(), 1);
@@ -509,7 +509,7 @@ void StepWriter::chooseTokens() {
   show("logprob", logprob);
 }
 
-/// Removes inputs and parameters that only training read. No run is shown the choices of experts.
+/// Removes inputs and parameters that only training read. Outputs with the choices of experts are also removed.
 void StepWriter::sweep() {
   for (TopKOp choice : model.getOps<TopKOp>())
     choice.removeLayerAttr();

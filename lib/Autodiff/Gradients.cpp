@@ -48,7 +48,7 @@ LogicalResult Gradients::join(SplitQkvOp split) {
   return success();
 }
 
-/// Follows the value to everything that reads it. It is one of choices if all paths end in a choice.
+/// Follows all readers of the value. Returns true if every path ends in a choice.
 bool pc::isOfChoices(Value value) {
   bool chooses = false;
   llvm::SetVector<Value> values;
@@ -181,7 +181,7 @@ struct Gradients::Rules {
     return success();
   }
 
-  /// dy belongs to the operand from which each element came.
+  /// Each element of dy goes to the operand that was selected there.
   LogicalResult rule(SelectOp select) {
     auto type = cast<RankedTensorType>(dy.getType());
     Value zero = ConstantOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), llvm::APFloat(0.0));
@@ -208,7 +208,7 @@ struct Gradients::Rules {
     return success();
   }
 
-  /// The gradients of the columns that were cut out go back to their places, among zeros.
+  /// The gradients of the selected columns return to the places of these columns; the other columns get zeros.
   LogicalResult rule(ColumnsOp columns) {
     auto back = builder.getI64IntegerAttr(-static_cast<int64_t>(columns.getFrom()));
     add(columns.getX(), ColumnsOp::create(builder, loc, columns.getX().getType(), dy, columns.getDimAttr(), back,

@@ -1,6 +1,7 @@
 //===- GroupParameters.cpp - Freezes parameters and puts them into groups ------------------===//
 // Input: a model program, and globs with settings. Result: parameters that are frozen or have a group. Every glob must
-// match a parameter, and a parameter may have only one group. So a misspelt name is an error, not another recipe.
+// match a parameter, and a parameter may have only one group. So a misspelt name is an error, instead of training with
+// other settings.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_GROUPPARAMETERS
 #include "pc/Autodiff/Passes.h"
@@ -93,7 +94,7 @@ private:
     return {entry, ""};
   }
 
-  /// Reads `0.5` or `2:4`, and checks what belongs to it. Returns what is wrong, or nothing.
+  /// Reads `0.5` or `2:4`, and checks the settings that depend on it. Returns the error, or an empty string.
   static std::string readSparsity(StringRef text, Group &group, Builder &builder) {
     auto [kept, among] = text.split(':');
     int64_t few, many;
@@ -111,7 +112,7 @@ private:
     return "";
   }
 
-  /// Checks the steps at which masks are chosen. Returns what is wrong, or nothing.
+  /// Checks the steps at which masks are chosen. Returns the error, or an empty string.
   static std::string checkChoices(DictionaryAttr all) {
     double every = settingOf(all, "every", 1), until = settingOf(all, "until", 0);
     if ((all.get("every") || all.get("until")) && !all.get("sparsity") && !all.get("among"))

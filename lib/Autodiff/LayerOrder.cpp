@@ -47,8 +47,8 @@ struct Layers {
 SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
   size_t count = layers.number.size();
   SmallVector<llvm::SetVector<size_t>> reads(count);
-  // Ops outside of layers pass on the layers that their operands depend on.
-  llvm::DenseMap<Operation *, llvm::SetVector<size_t>> after; // by op outside of layers: the layers that it reads
+  // An op outside of layers depends on the layers that its operands depend on.
+  llvm::DenseMap<Operation *, llvm::SetVector<size_t>> after; // for each op outside of layers, the layers that it reads
   for (Operation &op : model) {
     llvm::SetVector<size_t> from;
     for (Value operand : op.getOperands())

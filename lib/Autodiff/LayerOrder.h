@@ -1,5 +1,6 @@
 //===- LayerOrder.h - The ops of a model in the order of its layers --------------------------===//
-// With this, a model with another order of ops, for example from another importer, can also be divided into stages.
+// Sorting makes it possible to divide a model into stages whatever the order of its ops, for example if another
+// importer wrote it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_AUTODIFF_LAYERORDER_H
 #define PC_LIB_AUTODIFF_LAYERORDER_H

@@ -53,8 +53,8 @@ public:
       visit(&op);
   }
 
-  /// Narrows a step that generates text: caches are bf16, too, and logits stay f32, since tokens are chosen by them.
-  /// Parameters that are only read in bf16 are stored so, because no step changes them.
+  /// Narrows a step that generates text. Caches are also bf16; logits stay f32, since tokens are chosen by them.
+  /// Parameters that are only read in bf16 are also stored in bf16, because no step changes them.
   void runGenerating(Block &body) {
     generates = true;
     for (auto largest : body.getOps<ReduceMaxOp>())
@@ -109,8 +109,8 @@ private:
     }
   }
 
-  /// Keeps the factor of a recurrence in f32, and also the value of which it is a broadcast or a view: bf16 would round
-  /// a factor near 1 to 1.
+  /// Keeps the factor of a recurrence in f32, and also the value that it broadcasts or views: bf16 would round a factor
+  /// near 1 to 1.
   void markFactor(Value factor) {
     wide.insert(factor);
     if (isBroadcast(factor) || factor.getDefiningOp<ReshapeOp>())

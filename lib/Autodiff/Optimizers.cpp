@@ -1,6 +1,6 @@
 //===- Optimizers.cpp - Copies the definition of an optimizer for each parameter ----------------===//
 // A definition has one name for several dims of a parameter. The copy has the parameter's shape instead. Numbers that
-// are known are computed here, in double precision, as PyTorch computes them in Python.
+// are known at compile time are computed here, in double precision, as PyTorch computes them in Python.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Autodiff/Optimizers.h"
 
@@ -86,7 +86,7 @@ static std::optional<MatrixDims> matricesOf(ParameterOp parameter) {
   bool isStack = stored == 3 && parts.size() == 1 && cast<StringAttr>(parameter.getDims()[0]).getValue() == "experts";
   if (stored != (isStack ? 3 : 2))
     return std::nullopt;
-  // The box of the checkpoint's tensor has its dims, or several for each of them.
+  // The box has the dims of the checkpoint's tensor, or several dims for each of them.
   ArrayRef<int64_t> whole = source.boxShape(), box = source.getSize();
   size_t at = 0;
   auto next = open.begin();
@@ -120,7 +120,7 @@ LogicalResult Optimizers::read(ModuleOp module, func::FuncOp model, StringRef te
     if (DictionaryAttr group = parameter.getGroupAttr())
       if (auto own = group.getAs<StringAttr>("optimizer"))
         names.push_back(own);
-  if (list.empty() && llvm::all_of(names, isOp)) // as in most compiles, which need no definition
+  if (list.empty() && llvm::all_of(names, isOp)) // most compiles need no definition
     return success();
   for (auto parameter : model.getOps<ParameterOp>())
     if (isTable(parameter))
@@ -235,7 +235,7 @@ struct Optimizers::Copy {
   SmallVectorImpl<Operation *> &scalars; ///< ops of all copies that compute scalars
   RankedTensorType whole;                ///< the type of the parameter
   DefinedDims dims;                      ///< dims of all values of the definition
-  SmallVector<SmallVector<int64_t>> of;  ///< by name of the definition: dims of the parameter
+  SmallVector<SmallVector<int64_t>> of;  ///< for each name of the definition, dims of the parameter
   DenseMap<Value, double> numbers;       ///< values of the definition that are known
   IRMapping values;                      ///< values of the definition -> of the program
 
@@ -373,7 +373,7 @@ Value pc::spread(OpBuilder &builder, Value scalar, Value of) {
   return EinsumOp::create(builder, of.getLoc(), type, " -> " + dimLetters(of), ValueRange{scalar});
 }
 
-/// NaN equals nothing, not even itself.
+/// The comparison of the coefficient with itself is false only for NaN.
 Value pc::keepIfSkipped(OpBuilder &builder, Value all, Value fresh, Value old) {
   return SelectOp::create(builder, old.getLoc(), old.getType(), ComparisonKind::Equal, all, all, fresh, old);
 }

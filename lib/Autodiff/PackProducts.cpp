@@ -1,7 +1,7 @@
 //===- PackProducts.cpp - One product for q, k and v --------------------------------------===//
-// Starts at attention and looks for the products that make its q, k and v. If they read the same value, their weights
-// become one parameter, which has for each key/value head its query heads, its key and its value. So tensor parallelism
-// still splits the dim `kv_heads`, and a rank's part is also one product.
+// Starts at attention and looks for the products that compute its q, k and v. If they read the same value, their
+// weights become one parameter, which has for each key/value head its query heads, its key and its value. So tensor
+// parallelism still splits the dim `kv_heads`, and a rank's part is also one product.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PACKPRODUCTS
 #include "pc/Autodiff/Passes.h"

@@ -1,6 +1,6 @@
 //===- PadVocabulary.cpp - Pad dims named "vocab" to a multiple ------------------------===//
 // Input: a model and a multiple. All dims named "vocab", and those that share a factor with them, are resized to the
-// next multiple, so that they divide over ranks. `valid` keeps the real size for checkpoints and outputs, and the
+// next multiple, so that ranks can split them evenly. `valid` keeps the real size for checkpoints and outputs, and the
 // logits of padding are masked to -1e30. The pass refuses a program in which padding would reach a sum.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PADVOCABULARY
@@ -87,7 +87,7 @@ private:
 
   DimClasses &classes;
   const llvm::SmallDenseSet<unsigned> &padded;
-  llvm::DenseSet<Value> zero; ///< 0 at padding, if they have a dim of it
+  llvm::DenseSet<Value> zero; ///< values that are 0 at padding, if they have a padded dim
 };
 
 /// The pass pc-pad-vocabulary. It finds the classes of dims to pad, checks that padding has no effect, and resizes

@@ -73,11 +73,11 @@ struct QuantizeStates : pc::impl::QuantizeStatesBase<QuantizeStates> {
   }
 
 private:
-  /// The updates whose states become codes, with their blocks. A tensor of a checkpoint is stored in one way, so
-  /// parameters that are parts of one tensor have equal blocks, or none of them has codes.
+  /// The updates whose states become codes, with their blocks. A checkpoint stores each tensor in only one way. So
+  /// parameters that are parts of one tensor either all have codes, with equal blocks, or none of them has codes.
   static llvm::DenseMap<AdamWOp, SmallVector<int64_t>> choose(ArrayRef<AdamWOp> all) {
     llvm::DenseMap<AdamWOp, SmallVector<int64_t>> blocks;
-    llvm::StringMap<SourceAttr> scalesOf; // by tensor: a box of its scales, or null
+    llvm::StringMap<SourceAttr> scalesOf; // for each tensor, a box of its scales, or null
     auto parametersOf = [](AdamWOp op) { return op.getParameter().getDefiningOp<ParameterOp>(); };
     for (AdamWOp op : all) {
       ParameterOp parameter = parametersOf(op);

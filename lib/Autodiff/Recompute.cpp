@@ -1,6 +1,7 @@
 //===- Recompute.cpp - Activation checkpointing: compute values again, keep fewer ------===//
 // Values of the forward pass that the backward pass reads are live during both passes. This pass clones the ops that
-// make them before their first reader in the backward pass: two short live ranges instead of a long one.
+// compute these values, right before their first reader in the backward pass. Each value then has two short live ranges
+// instead of one long one.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_RECOMPUTE
 #include "pc/Autodiff/Passes.h"
@@ -109,8 +110,8 @@ private:
                         [&](Operation *user) { return forward.contains(user) && layerOfOp.lookup(user) != own; });
   }
 
-  /// The values at which the chain of ops before `value` stops. Each value is visited once: the number of paths to it
-  /// doubles with each op that reads it twice.
+  /// The values at which the chain of ops before `value` stops. Each value is visited only once, because the number of
+  /// paths to it can grow exponentially: it doubles at each op that reads a value twice.
   SmallVector<Value> sources(Value value, Stop stop) const {
     llvm::SetVector<Value> found;
     llvm::DenseSet<Value> visited;

@@ -1,5 +1,5 @@
 //===- Settings.h - Settings in flags of the optimizer ----------------------------------------===//
-// Entries of `--group` and of `--optimizer` have one form.
+// Entries of `--group` and of `--optimizer` have the same form.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_AUTODIFF_SETTINGS_H
 #define PC_AUTODIFF_SETTINGS_H

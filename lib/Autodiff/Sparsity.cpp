@@ -1,6 +1,6 @@
 //===- Sparsity.cpp - Pruning of weights while they are trained -------------------------------===//
-// The choice is part of the step program, by ops that exist for routers and for sampling, so every plan computes it. It
-// is computed in each step, because a step has no branches, and taken in those in which it is due.
+// The step program chooses the masks with ops that routers and sampling also use, so every plan computes the choice. A
+// step has no branches, so it computes the choice every time, but uses it only in the steps that change the mask.
 //===-----------------------------------------------------------------------------===//
 #include "Sparsity.h"
 #include "Gradients.h"
@@ -39,7 +39,7 @@ public:
     Value mask = state(maskState, type, parameter.getDims());
     Value age = state(maskAgeState, scalar, builder.getArrayAttr({}));
     Value wait = state(maskWaitState, scalar, builder.getArrayAttr({}));
-    // Numbers of steps are compared with halves, since the interpreter starts with states that are not quite 0.
+    // Step numbers are compared with k + 0.5, since states in the interpreter do not start at exactly 0.
     Value zero = number(0), one = number(1), half = number(0.5);
     Value open = select(ComparisonKind::Less, age, number(static_cast<double>(sparsity.until) + 0.5), one, zero);
     Value due = select(ComparisonKind::Less, wait, half, open, zero);
@@ -115,7 +115,7 @@ private:
   }
 
   /// Ones for elements that are not less than the k-th largest of their row. k falls by the cubic curve of Zhu and
-  /// Gupta 2017, so that most elements go early.
+  /// Gupta 2017, so that most elements are pruned early.
   Value chooseLargest(Value age) {
     int64_t last = sparsity.until / sparsity.every;
     auto keptAt = [&](int64_t choice) {

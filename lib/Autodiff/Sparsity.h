@@ -1,6 +1,6 @@
 //===- Sparsity.h - Pruning of weights while they are trained ---------------------------------===//
 // A group with `sparsity` keeps a part of the elements of its matrices. Each matrix has a state "mask" of zeros and
-// ones. After the optimizer's update, elements whose mask is 0 become 0, so checkpoints have the zeros, too. Masks are
+// ones. After the optimizer's update, elements whose mask is 0 become 0, so checkpoints also have the zeros. Masks are
 // chosen again by magnitude every few steps, up to a last step, and then stay.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_AUTODIFF_SPARSITY_H
@@ -18,12 +18,12 @@ struct Sparsity {
   int64_t every = 1; ///< steps between two choices
   int64_t until = 0; ///< the last step, from 0, that may choose
 
-  /// The settings of the parameter's group, if they ask for zeros.
+  /// The settings of the parameter's group, if it has `sparsity`.
   static std::optional<Sparsity> of(ParameterOp parameter);
 };
 
-/// Masks the new value of a parameter and adds its states. Returns what the parameter is updated with. A skipped step,
-/// whose coefficient is NaN, keeps everything. Fails with an error if the parameter's rows do not fit.
+/// Masks the new value of a parameter and adds its states. Returns the value with which the parameter is updated. A
+/// skipped step, whose coefficient is NaN, keeps everything. Fails with an error if the parameter's rows do not fit.
 mlir::FailureOr<mlir::Value> prune(mlir::OpBuilder &builder, ParameterOp parameter, const Sparsity &sparsity,
                                    mlir::Value updated, mlir::Value coefficient);
 

@@ -33,8 +33,7 @@ public:
   CodeWriter(ParameterOp parameter, CodeForm form)
       : parameter(parameter), form(form), builder(parameter), type(cast<RankedTensorType>(parameter.getType())) {}
 
-  /// Returns true if products of a matrix with activations are all that reads the parameter, and contract the same
-  /// dims.
+  /// Returns true if only products of a matrix with activations read the parameter, and all contract the same dims.
   bool canStore();
 
   LogicalResult store();
@@ -49,10 +48,10 @@ private:
   const CodeForm form;
   OpBuilder builder;
   RankedTensorType type;           ///< of the matrix, as products read it
-  SmallVector<bool> isContracted;  ///< by dim of the matrix
+  SmallVector<bool> isContracted;  ///< for each dim of the matrix
   int64_t grouped = -1;            ///< the dim that is divided into groups
   SmallVector<int64_t> shape;      ///< of the codes
-  SmallVector<bool> sharesScale;   ///< by dim of the codes: codes along it have one scale
+  SmallVector<bool> sharesScale;   ///< for each dim of the codes, whether codes along it share a scale
   SmallVector<int64_t> scaledDims; ///< dims of the codes that the scales have
 };
 
@@ -110,7 +109,7 @@ bool CodeWriter::isProductOf(OpOperand &use) {
     contracts.push_back(!llvm::is_contained(result, factor));
     (contracts.back() ? contracted : kept).push_back(factor);
   }
-  // A sum over experts of lines that their weights multiply is one of biases.
+  // A sum over experts without other contracted dims adds biases of experts, multiplied by the experts' weights.
   for (auto [contracted, name] : llvm::zip_equal(contracts, parameter.getDims().getAsValueRange<StringAttr>()))
     if (contracted && name == "experts")
       return false;
@@ -149,7 +148,7 @@ bool CodeWriter::isProductOfExperts(OpOperand &use) {
   return true;
 }
 
-/// Tables of words stay as they are, also as the head: their rounding changes tokens most.
+/// Tables of words are not rounded, also if they are the head: rounding them changes the chosen tokens most.
 bool CodeWriter::canStore() {
   auto names = parameter.getDims().getAsValueRange<StringAttr>();
   auto isFirst = [&](StringRef prefix) { return partsOf(parameter)[0].source.getTensor().starts_with(prefix); };
@@ -199,7 +198,7 @@ LogicalResult CodeWriter::store() {
   return success();
 }
 
-/// Each product has a decoding of its own, with which it becomes one call.
+/// Each product gets a separate decoding op, and the two become one call.
 void CodeWriter::decodeFor(OpOperand &use, Value scales) {
   auto lettersOf = [](auto &&dims) {
     return llvm::join(llvm::map_range(dims, [](int64_t d) { return "d" + std::to_string(d); }), " ");

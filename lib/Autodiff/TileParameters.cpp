@@ -1,7 +1,8 @@
 //===- TileParameters.cpp - Splits large parameters, and what is computed with them -------------===//
 // Input: a model program, and globs with numbers of tiles. Result: a parameter that fits becomes several, each with its
 // box of the tensor. The ops from them to the product that sums over the tiled dim are repeated for each tile, one tile
-// after the other, and the sums are added. So a plan that gathers or carries parameters needs memory for a tile only.
+// after the other, and the sums of the tiles are added. So a plan that gathers or carries parameters needs memory only
+// for one tile.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_TILEPARAMETERS
 #include "pc/Autodiff/Passes.h"
@@ -44,7 +45,7 @@ bool worksByTile(Operation *op) {
 }
 
 /// The source of a tile: indices [first, first + size) of dim `dim` of a parameter of this shape. The tensor is viewed
-/// with the parameter's dims where those divide its own. Nothing if they do not.
+/// with the parameter's dims. Returns null if the tensor's dims cannot be divided into these.
 SourceAttr sourceOfTile(SourceAttr source, ArrayRef<int64_t> shape, int64_t dim, int64_t first, int64_t size) {
   SmallVector<int64_t> view, start, sizes;
   size_t next = 0; // of the parameter's dims
@@ -160,7 +161,7 @@ private:
                                  << " tiles (" << reasons << ")";
   }
 
-  /// The dim `id` in tiles; nothing, and `why`, if it cannot be tiled.
+  /// The dim `id` divided into `tiles`. If it cannot be tiled, returns std::nullopt and sets `why`.
   std::optional<TiledDim> dimOf(unsigned id, int64_t tiles, std::string &why) {
     auto cannot = [&](std::string reason) {
       why = std::move(reason);
@@ -210,7 +211,7 @@ private:
     return tiled;
   }
 
-  /// Whether the rule of the op keeps the dim whole, or divides it.
+  /// Whether the rule of the op requires the whole dim, or divides it.
   bool needsAll(Operation *op, unsigned id) {
     FactorRule rule = cast<FactorOpInterface>(op).getFactorRule();
     auto needs = [&](Value value, ArrayRef<int> factors) {
@@ -224,7 +225,7 @@ private:
            llvm::any_of(llvm::zip(op->getResults(), rule.results), [&](auto each) { return std::apply(needs, each); });
   }
 
-  /// Repeats the ops for each tile before the last of them, and adds what that one computes.
+  /// Repeats the ops once per tile, before the last op, and adds the results of the last op's copies.
   void rewrite(TiledDim &tiled) {
     Operation *last = tiled.ops.back();
     OpBuilder b(last);

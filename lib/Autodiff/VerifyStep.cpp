@@ -163,7 +163,7 @@ private:
     return success();
   }
 
-  /// Checks (T7): a program that generates changes caches and nothing else, each by what was written into it.
+  /// Checks (T7): a program that generates updates only its caches, each with the result of writing into it.
   LogicalResult verifyCaches() {
     if (accumulate || seed)
       return getOperation().emitError() << "a program with caches does not train (T7)";

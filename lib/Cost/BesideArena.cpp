@@ -30,8 +30,8 @@ static int64_t stagingBytes(MoveOpInterface move, int64_t members) {
                                     llvm::divideCeil(type.getElementTypeBitWidth(), 8));
 }
 
-/// Groups with several ranks count, each once, over all stages. Staging is the largest of each communicator, since
-/// moves of one communicator run one after another.
+/// Groups with several ranks count, each once, over all stages. A communicator needs staging only for its largest move,
+/// since its moves run one after another.
 llvm::json::Object pc::besideArena(ModuleOp planned) {
   std::map<std::vector<StringRef>, bool> groups; ///< axes -> whether data moves
   int64_t staging = 0;

@@ -1,7 +1,7 @@
 //===- Cost.cpp - Operations, bytes and traffic of one op -----------------------------------===//
-// All other estimates are computed from these: FLOPs from factor rules, bytes from types, traffic from the facts of
-// moves, and seconds from a MachineModel. The time of an op is the maximum of its times for computing and for memory
-// traffic; for a move, also for sending. Formulas of collectives follow NCCL's rings and trees;
+// This file has the costs that all other estimates use: FLOPs (from factor rules), bytes (from types), traffic (from
+// the facts of moves), and seconds (from a MachineModel). The time of an op is the maximum of its times for computing
+// and for memory traffic; for a move, also for sending. Formulas of collectives follow NCCL's rings and trees;
 // docs/rationale/machines.md has the measurements.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
@@ -23,7 +23,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The number of points of the op's iteration space, without some factors.
+/// The number of points of the op's iteration space, without the factors `except`.
 static double points(const FactorRule &rule, ArrayRef<int> except = {}) {
   double product = 1;
   for (auto [i, factor] : llvm::enumerate(rule.factors))
@@ -109,8 +109,8 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 1;
   int64_t operand = byteSize(move->getOperand(0).getType()), result = byteSize(move->getResult(0).getType());
   int64_t whole = takes && !makes ? result : operand;
-  // For values by rows, counts existing rows. All rows of a rank's tokens exist, and if every expert is chosen equally
-  // often, as many rows of its experts exist.
+  // For values by rows, counts existing rows. All rows of a rank's tokens exist. If every expert is chosen equally
+  // often, the rank's experts have the same number of rows.
   if (rowsOf(move->getOperand(0)))
     operand = std::min(operand, result);
   switch (factsOf(kind).way) {
@@ -123,8 +123,8 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   case PCRT_WAY_PAIRS:
     if (blocks)
       return {n * operand, (n - 1) * operand / n};
-    // In one of the n permutes of a windowed move, a rank keeps its own block. Which permute this is depends on the
-    // rank; the one with shift 0 is counted.
+    // In one of the n permutes of a windowed move, a rank keeps its own block. The permute in which this happens
+    // depends on the rank, so the cost leaves out the permute with shift 0.
     return {n * operand, move.getMoveShift() ? operand : 0};
   case PCRT_WAY_LINK:
     return {operand, operand};
@@ -192,7 +192,7 @@ NodeSpread NodeSpread::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const 
   bool isInNode = true;
   for (StringAttr axis : axes) {
     int64_t stride = strides[mesh.index(axis)], size = mesh.size(axis);
-    if (stride % nodeRanks == 0) { // each group is on its own nodes, in the same way
+    if (stride % nodeRanks == 0) { // the axis connects different nodes; all groups are spread in the same way
       isInNode &= size == 1;
       continue;
     }
@@ -207,7 +207,7 @@ NodeSpread NodeSpread::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const 
   return spread;
 }
 
-/// If the whole mesh is on one node, both stages are. Otherwise compares the nodes of their ranks.
+/// If the whole mesh is on one node, both stages are on that node. Otherwise, compares the nodes of their ranks.
 NodeSpread NodeSpread::between(MeshAttr mesh, StringAttr axis, int64_t from, int64_t to, const MachineModel &machine) {
   int64_t nodeRanks = nodeRanksOf(mesh, machine);
   if (!nodeRanks)

@@ -85,7 +85,7 @@ int64_t pc::cachedScoresBytes(Operation *op) {
   return llvm::alignTo(queries * row * 4, cudaAlignment);
 }
 
-/// The sums are worth a second kernel only if there are many more rows than columns.
+/// A second kernel for the sums pays off only if there are many more rows than columns.
 SmallVector<Value> pc::columnSumsOf(Operation *op) {
   if (isa<LayerNormGradOp, RMSNormGradOp>(op))
     return llvm::to_vector_of<Value>(op->getResults().drop_front());
@@ -144,7 +144,7 @@ RowTables::RowTables(EinsumOp op) {
   bytes = 4 * (made + (addsRows ? rows * rule.factors[result.back()].size : 0));
 }
 
-/// A product with codes is in a fusion with the ops that make its matrix, and is the last of them.
+/// A product with codes is in a fusion with the ops that compute its matrix, and is the last op there.
 bool pc::isOnRows(Operation *op) {
   auto einsum = dyn_cast<EinsumOp>(op);
   if (auto fusion = dyn_cast<FusionOp>(op)) {
@@ -167,7 +167,7 @@ int64_t pc::mostRows(EinsumOp op) {
   return tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
 }
 
-/// Ops run one after another, so the workspace is as large as the largest of their needs.
+/// Ops run one after another, so the workspace has the size that the op with the largest workspace needs.
 int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
   int64_t bytes = 0;
   step->walk([&](Operation *op) {

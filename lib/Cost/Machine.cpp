@@ -1,7 +1,7 @@
 //===- Machine.cpp - The known machines -----------------------------------------------------===//
 // Figures of known GPUs, and the JSON form of a machine. Peak rates are those of data sheets; shares and latencies are
-// fitted to measurements (docs/rationale/machines.md). A file may give a whole machine or name one that it is `like`.
-// Reading checks every member and refuses unknown ones.
+// fitted to measurements (docs/rationale/machines.md). A file gives either all figures of a machine, or the name of a
+// known machine (`like`) and the figures that differ. Reading checks every member and refuses unknown ones.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Machine.h"
 #include "pc/Support/ReadJson.h"
@@ -16,7 +16,7 @@
 using namespace pc;
 namespace json = llvm::json;
 
-/// An eighth of an NVIDIA system of 8 GPUs, with the figures that all systems share.
+/// One GPU of an NVIDIA system of 8 GPUs, with the figures that all these systems share.
 static MachineModel gpu(llvm::StringRef name, llvm::StringRef device) {
   MachineModel machine;
   machine.name = name;

@@ -1,5 +1,5 @@
 //===- MemoryUse.h - The contents of the arena over time --------------------------------------===//
-// Values at the same offset whose lifetimes touch are one buffer, which the planner let them share.
+// Values at the same offset whose lifetimes touch count as one buffer, because the planner let them share it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_COST_MEMORYUSE_H
 #define PC_LIB_COST_MEMORYUSE_H

@@ -48,7 +48,7 @@ std::string shapeText(ArrayRef<int64_t> shape, PlaceAttr place) {
   return text;
 }
 
-/// A word for the work of an op in a planned step.
+/// Describes the work of an op in a planned step by a few words.
 StringRef workName(Operation *op) {
   if (isa<MoveOpInterface, StartOp, WaitOp>(op))
     return "communication between ranks";
@@ -81,7 +81,7 @@ private:
     return op->getName().stripDialect().str() + (name.empty() ? "" : " of " + name);
   }
 
-  /// The work of the ops with one word (workName).
+  /// The work of all ops with the same name of work (workName).
   struct Work {
     int64_t count = 0;
     double flops = 0, bytes = 0;
@@ -91,7 +91,7 @@ private:
   Liveness liveness;
   MemoryProfile profile;
   SmallVector<Operation *> ops;                      ///< by position
-  bool inFront = false;                              ///< belongs to the first microbatch, with which the drawing begins
+  bool inFront = false;                              ///< belongs to the first microbatch, which the drawing shows first
   SmallVector<std::pair<StepPhase, int64_t>> phases; ///< the phases, with their start positions
   SmallVector<std::pair<Operation *, StepPhase>> phased; ///< ops that compute or move
   llvm::MapVector<StringRef, Work> work;
@@ -139,7 +139,7 @@ void Page::addWork(Operation *op, int64_t times) {
 }
 
 /// Rows [position, bytes by kind in the order of the page, op], one for each change. If there would be more than about
-/// 1500, each row is the fullest of its window.
+/// 1500 rows, rows are grouped, and only the row with the most bytes of each group is kept.
 json::Array Page::memory() {
   int64_t positions = liveness.size(), first = phases.empty() ? 0 : phases[0].second;
   int64_t window = std::max<int64_t>(1, (positions - first) / 1500);
@@ -246,9 +246,9 @@ json::Object Page::peak() {
       {"position", position}, {"at", describe(ops[position])}, {"bytes", total}, {"buffers", std::move(buffers)}};
 }
 
-/// One row for the same parameter of all layers.
+/// One row for a parameter and its copies in other layers.
 json::Array Page::tensors() {
-  /// The line of a parameter: how many layers have it, and the bytes of the parameter and of its states.
+  /// The row of a parameter: how many layers have it, and the bytes of the parameter and of its states.
   struct Row {
     int64_t count = 0, bytes = 0, state = 0;
   };
@@ -299,7 +299,7 @@ json::Object Page::data() {
                       {"tensors", tensors()},       {"work", std::move(works)}};
 }
 
-/// What a program that generates text has room for: data ranks, their slots, the tokens of a slot, and the tokens and
+/// The capacity of a program that generates text: data ranks, their slots, the tokens of a slot, and the tokens and
 /// prompt tokens of a step of a data rank. Null for other programs.
 static json::Value describeGeneration(ModuleOp whole) {
   if (!generates(whole))

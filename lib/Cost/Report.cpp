@@ -154,7 +154,7 @@ private:
   llvm::MapVector<std::pair<Block *, StepPhase>, int64_t> calls; ///< the calls of functions, by phase
 };
 
-/// An integer if the value is one.
+/// The value as JSON; an integer if it has no fraction.
 json::Value number(double value) {
   if (value < 9.0e18)
     return static_cast<int64_t>(value);
@@ -178,7 +178,7 @@ SmallVector<int64_t> ranksOf(MeshAttr mesh, StringAttr stageAxis, int64_t stage)
 
 /// Splits `ranks` into groups that are the root of the same rooted moves of `program`.
 SmallVector<SmallVector<int64_t>> separateRoots(ArrayRef<int64_t> ranks, ModuleOp program, MeshAttr mesh) {
-  std::set<std::vector<int64_t>> rooted; // lists of axes, by their numbers
+  std::set<std::vector<int64_t>> rooted; // lists of axes, as numbers of axes
   program.walk([&](MoveOpInterface move) {
     std::vector<int64_t> axes;
     for (StringAttr axis : move.getMoveAxes())
@@ -225,7 +225,7 @@ static json::Value describeRows(ModuleOp program) {
     experts = std::max(experts, cast<RankedTensorType>(choice.getResult().getType()).getShape().back());
   });
   program.walk([&](AdmitOp op) { capacity = std::min(capacity, static_cast<int64_t>(op.getCapacity())); });
-  // For a layer that is computed in rounds, the last round is read: it tells how many rows came before it.
+  // For a layer that is computed in rounds, the last round is read, because it has the number of rows before it.
   program.walk([&](EinsumOp op) {
     RowsAttr rows = op.getMask() ? pc::rowsOf(op.getResult()) : RowsAttr();
     auto round = rows ? op.getMask().getDefiningOp<RoundOfRowsOp>() : RoundOfRowsOp();

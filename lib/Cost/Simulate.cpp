@@ -26,9 +26,9 @@ struct Action {
   StepPhase phase = StepPhase::Forward;
 };
 
-/// Two events are expected at times that differ by `distance`, but the time of the work before them varies. `apart` is
-/// the standard deviation of the difference. Returns the mean of the later event minus the later expected time (Clark
-/// 1961).
+/// Two events are expected at times that differ by `distance`, but their actual times vary. `apart` is the standard
+/// deviation of the difference of the two actual times. Returns the mean actual time of the later event, minus the
+/// later expected time (Clark 1961).
 double lastOfTwo(double distance, double apart) {
   if (apart <= 0)
     return 0;
@@ -49,11 +49,11 @@ struct Actions {
   Starts starts;
 };
 
-/// The clock of one stage. Work is recorded in spans, in order. Moves run beside the work, one after another on one
-/// link, and slow the work down. Times never decrease.
+/// The clock of one stage. Work is recorded in spans, in order. Moves run at the same time as the work, one after
+/// another on one link, and slow the work down. Times never decrease.
 struct Stage : StageTimeline {
   Starts starts;
-  std::vector<double> moved; ///< by start: when its moves are done; for moves over stages: their seconds
+  std::vector<double> moved; ///< for each start, when its moves are done; for moves over stages, their seconds
   double linkFree = 0;       ///< when the link is free
   /// Moves in flight, in the order of time, and the rate of the work during each.
   struct Hindrance {
@@ -73,7 +73,7 @@ struct Stage : StageTimeline {
   /// The time at which work of `seconds` that begins now is done.
   double workUntil(double seconds) const;
   void wait(double until);
-  /// Spends the time until `until` as `what` says: waiting for moves, or for a message.
+  /// Records the time until `until` as `what`: waiting for moves, or for a message.
   void spend(double until, const StageSpan &what);
   void begin(TaskOp task, int64_t liveBytes);
   void close();
@@ -229,7 +229,7 @@ private:
   void arrive(int number, MoveOpInterface move, Value input, int meeting) override;
   LogicalResult visit(int number, Operation *op) override;
 
-  /// Calls `tell` with the actions of an op that does not wait for other stages.
+  /// Calls `tell` for each action of an op that does not wait for other stages.
   void read(Operation *op, Starts &starts, llvm::function_ref<void(const Action &)> tell);
   const Actions &actionsOf(Block &body);
   void run(Stage &stage, const Action &action);
@@ -257,7 +257,7 @@ private:
     std::vector<double> sent, taken;
   };
   std::map<StageFlow, Messages> flows;
-  std::vector<double> arrivals; ///< by collective: the last arrival
+  std::vector<double> arrivals; ///< for each collective, the last arrival
   TaskFunctions functions;
   std::map<Block *, Actions> blocks;
   llvm::DenseMap<Block *, LeavesByName> leavesOf;

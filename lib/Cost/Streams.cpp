@@ -14,7 +14,7 @@ namespace json = llvm::json;
 
 namespace {
 
-/// Consecutive intervals that are drawn as one.
+/// Consecutive intervals that are drawn as one interval.
 struct Stretch {
   StepPhase phase;
   double start, end, busy;

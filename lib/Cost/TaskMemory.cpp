@@ -1,7 +1,7 @@
 //===- TaskMemory.cpp - The bytes that a pipeline stage keeps between tasks ------------------===//
-// Input: the planned step of a stage. Result: the bytes that each stretch of the program (the ops between two tasks)
-// needs only inside it, and the bytes that buffers keep from one stretch to a later one. From these, the memory of
-// another order of the same tasks can be computed without planning it.
+// Input: the planned step of a stage. A stretch of the program consists of the ops between two tasks. Result: the bytes
+// that each stretch needs only inside it, and the bytes of buffers that are kept from one stretch to a later one. From
+// these, the memory of another order of the same tasks can be computed without planning it.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/TaskMemory.h"
 #include "MemoryUse.h"

@@ -1,9 +1,10 @@
 //===- UpdateForms.cpp - Three ways to divide an optimizer's matrix products -----------------===//
-// Input: a program after placement, with the stacks of pc-stack-updates. For each set of connected products and each
-// axis: what a rank sends, and how long moves and products take, if the axis divides nothing, a dim of the matrices, or
-// the matrices. Values keep their placement on other axes, in the order of the program's own moves, and each move is
-// the cheapest one on this axis alone. The products of a set have one form in a row; a program may have different ones,
-// and its bytes then differ. The placement was chosen by the solver (lib/Shard).
+// Input: a program after placement, with the stacks of pc-stack-updates. Result: for each set of connected products and
+// each axis, the bytes that a rank sends and the time of moves and products for three forms: the axis divides nothing,
+// a dim of the matrices, or the stack of matrices. Values keep their placement on other axes, in the order of the
+// program's own moves. Each move is the cheapest one on this axis only. All products of a set have the same form here;
+// in a program they may have different forms, and then its bytes differ. The solver (lib/Shard) has chosen the
+// program's placement.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/Report.h"
@@ -26,11 +27,11 @@ namespace {
 /// Connected products on stacks.
 struct Products {
   SmallVector<StackOp> stacks;
-  SmallVector<Operation *> ops; ///< those that compute, without moves and stacks
+  SmallVector<Operation *> ops; ///< ops that compute, without moves and stacks
   SmallVector<UnstackOp> unstacks;
 };
 
-/// What a rank sends per step, and the seconds of moves and products.
+/// The bytes that a rank sends per step, and the seconds of moves and products.
 struct FormCost {
   double bytes = 0, seconds = 0;
 };
@@ -41,7 +42,7 @@ public:
   AxisForms(Products &products, DimClasses &classes, StringAttr axis, MeshAttr mesh, const MachineModel &machine)
       : products(products), classes(classes), axis(axis), mesh(mesh), machine(machine), ranks(mesh.size(axis)) {}
 
-  /// The three forms, and the one that the program has.
+  /// The costs of the three forms, and the form that the program has.
   json::Object describe() {
     auto toJson = [](std::optional<FormCost> cost) -> json::Value {
       if (!cost)
@@ -79,7 +80,7 @@ private:
 
   bool isOnAxis(MoveOpInterface move) const { return llvm::is_contained(move.getMoveAxes(), axis); }
 
-  /// Which dim of a value has the class; none if there is no class or no such dim.
+  /// The dim of a value that has the class; std::nullopt if there is no class or no such dim.
   std::optional<int64_t> dimOf(Value value, std::optional<unsigned> dim) {
     Value at = origin(value);
     for (int64_t d = 0; dim && d < cast<RankedTensorType>(at.getType()).getRank(); ++d)
@@ -129,9 +130,9 @@ private:
     return bytesOf(move->getOperand(0)) * static_cast<double>(isa<AllGatherOp>(move) ? mesh.size(minor) : 1);
   }
 
-  /// Bytes on a rank that the axis moves between the parameters' placement and what products read, or compute, if they
-  /// are whole on the axis. The program's own move says how other axes split them; it may be a move of the entries. The
-  /// zeros at the end of a stack are moved to owners only.
+  /// The bytes on a rank of the values that moves over the axis carry between the placement of the parameters and the
+  /// products, if these values are whole on the axis. The program's own move (possibly of the entries) shows how other
+  /// axes split them. The zeros at the end of a stack are sent only to owners.
   double bytesMovedBefore(StackOp stack, Value version, bool toOwners) const {
     MoveOpInterface own = moveTo(version), ofEntry = moveTo(stack.getInputs()[0]);
     double bytes = own       ? bytesOfMove(own)
@@ -198,12 +199,12 @@ private:
     return splitOf(moves.empty() ? Value(unstack.getResult()) : moves.back()->getResult(0));
   }
 
-  /// The cost of the products if the axis splits dims of the class; none: nothing.
+  /// The cost of the products if the axis splits dims of the class; std::nullopt: if it splits nothing.
   std::optional<FormCost> cost(std::optional<unsigned> dim) {
     if (dim && !isSplittable(*dim))
       return std::nullopt;
     FormCost sum;
-    llvm::DenseMap<Value, Value> read; // by stack: the version that products read
+    llvm::DenseMap<Value, Value> read; // for each stack, the version that products read
     for (Operation *op : products.ops)
       for (Value operand : op->getOperands())
         read.try_emplace(origin(operand), operand);
@@ -252,7 +253,7 @@ private:
       addMove(cost, MoveKind::AllReduce, bytesOf(op->getResult(0)));
   }
 
-  /// The form in which the program computes most.
+  /// The form of most of the program's products.
   StringRef chosen() {
     std::map<StringRef, double> flops;
     for (Operation *op : products.ops) {
@@ -306,7 +307,7 @@ static SmallVector<Products> findProducts(func::FuncOp step) {
 }
 
 json::Array pc::updateForms(ModuleOp placed, ArrayRef<std::string> axes, const MachineModel &machine) {
-  SmallVector<std::pair<json::Object, json::Array>> rows; // with the stages that have the row
+  SmallVector<std::pair<json::Object, json::Array>> rows; // rows, with the stages that have them
   auto add = [&](json::Object row, ModuleOp program) {
     auto *same = llvm::find_if(rows, [&](const auto &other) { return other.first == row; });
     if (same == rows.end())

@@ -11,9 +11,9 @@ namespace pc {
 
 class Proof;
 
-/// Names the first pass of `phase` after which the program no longer computes what `proof` began with, for a message
-/// that the phase is not proved. Compiles again from the first program of `proof`, with a proof after every pass of the
-/// phase. Returns "" if no pass is found.
+/// Names the first pass of `phase` after which the program no longer computes what the first program of `proof`
+/// computes. The name is for the message that the proof of the phase failed. Compiles again from the first program of
+/// `proof`, with a proof after every pass of the phase. Returns "" if no pass is found.
 std::string passThatBroke(const Proof &proof, Phase phase, CompileOptions options);
 
 } // namespace pc

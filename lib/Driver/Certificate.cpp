@@ -64,7 +64,7 @@ static std::string digestWith(ModuleOp kernels, StringRef carried) {
   return digestOf(text);
 }
 
-/// Without the comparison of tables, a later compile could not rely on the program.
+/// If the tables were not compared, a later compile must not rely on the program.
 void Certificate::carry(ModuleOp kernels) const {
   if (!readBack)
     return;
@@ -75,7 +75,7 @@ void Certificate::carry(ModuleOp kernels) const {
   kernels->setAttr(certificateAttribute, b.getStrArrayAttr({digestWith(kernels, text), text}));
 }
 
-/// The first string is the digest of the program and of the second string, which has the entries.
+/// The attribute has two strings: the entries, and before them a digest of the program and the entries.
 Certificate::Carried Certificate::take(ModuleOp kernels) {
   Attribute carried = kernels->getAttr(certificateAttribute);
   if (!carried)

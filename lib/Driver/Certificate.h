@@ -1,5 +1,5 @@
 //===- Certificate.h - The record of the programs that an executable was made from ----------===//
-// docs/what-is-proved.md describes its contents; pc-check-certificate reads it without this code.
+// docs/what-is-proved.md describes the contents of a certificate. pc-check-certificate has its own reader.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_DRIVER_CERTIFICATE_H
 #define PC_LIB_DRIVER_CERTIFICATE_H
@@ -14,8 +14,8 @@ namespace pc {
 /// checked. Result: an attribute of the program of phase kernels.
 class Certificate {
 public:
-  /// Adds the program after a phase. `how` is "proved", "given" (later programs are proved to compute what it
-  /// computes), or "unproved".
+  /// Adds the program after a phase. `how` is "proved", "given" (later programs are proved to compute the same as this
+  /// one), or "unproved".
   void add(Phase phase, mlir::ModuleOp program, llvm::StringRef how);
   /// Records that the tables were compared with the planned program.
   void tablesAreReadBack() { readBack = true; }

@@ -110,8 +110,8 @@ struct Bound {
 };
 } // namespace
 
-/// Whether codes are those of the interpreter, apart from a few elements near the middle of two numbers, which f32 may
-/// round to the other one. Neighbouring numbers have neighbouring bytes, modulo 256.
+/// Whether codes equal those of the interpreter, except for a few elements halfway between two numbers, which f32 may
+/// round to the other number. Neighbouring numbers have neighbouring bytes, modulo 256.
 static bool areCodes(const Tensor &made, const Tensor &wanted) {
   int64_t neighbours = 0;
   for (int64_t i = 0; i < made.size(); ++i) {
@@ -181,7 +181,8 @@ static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const Compil
   return PCRT_OK;
 }
 
-/// Sorts kernels by the interpreter's work and leaves out the last ones, beyond either limit.
+/// Sorts kernels by the work of the interpreter, and leaves out the kernels at the end that exceed one of the two
+/// limits.
 pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object, double mostSteps, double mostInAll,
                                int64_t &leftOut) {
   std::vector<std::pair<Bound, size_t>> chosen;

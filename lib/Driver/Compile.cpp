@@ -276,8 +276,8 @@ static pcrt_status beginWithReference(ModuleOp module, const CompileOptions &opt
   return PCRT_OK;
 }
 
-/// Begins the proof of a program that this run did not compile from a model. The given reference, or the program
-/// itself, is what later phases are compared with.
+/// Begins the proof of a program that this run did not compile from a model. Later phases are compared with the given
+/// reference, or with the program itself.
 static pcrt_status proveGiven(ModuleOp module, const PhaseInfo &info, const CompileOptions &options, Proof &proof) {
   if (!options.reference.empty()) {
     if (pcrt_status status = beginWithReference(module, options, proof))
@@ -320,7 +320,7 @@ static pcrt_status takeGiven(ModuleOp module, Phase phase, const CompileOptions 
     writeOrigin(module, signature);
   if (phase != Phase::Step)
     return PCRT_OK;
-  PassManager manager(module.getContext()); // it may have been edited on purpose, so it is signed as it is now
+  PassManager manager(module.getContext()); // it may be edited on purpose, so it is signed as it is
   manager.addPass(createSignStep(signature));
   return succeeded(manager.run(module)) ? PCRT_OK : PCRT_INTERNAL;
 }
@@ -359,8 +359,8 @@ static pcrt_status compareWithReference(ModuleOp module, CompileOptions options,
   return PCRT_OK;
 }
 
-/// Uses the certificate of an unedited program of phase kernels, which was compared with its planned program when it
-/// was made.
+/// Uses the certificate of an unedited program of phase kernels. Such a program was compared with its planned program
+/// when it was written.
 static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options, Certificate &certificate) {
   Certificate::Carried carried = certificate.take(module);
   if (carried == Certificate::Carried::Intact)
@@ -380,7 +380,8 @@ static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options
   return PCRT_OK;
 }
 
-/// Reads the definitions of a file that --optimizer names into the model, and names the first of them instead.
+/// Reads the definitions in the file that --optimizer names into the model, and replaces the file's name by the name of
+/// the first definition.
 static pcrt_status readOptimizer(ModuleOp model, std::string &optimizer) {
   size_t end = StringRef(optimizer).find(".mlir");
   if (end == StringRef::npos)

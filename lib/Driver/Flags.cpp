@@ -395,8 +395,8 @@ pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options,
   if (fields.search.isOn) {
     options = fields;
     options.search.pins = strategyFlags;
-    // The search compares seconds of steps. A step of one of several microbatches has fewer slots, and what else it
-    // could choose gathers weights or repeats caches.
+    // The search compares seconds of steps. With several microbatches, a step has fewer slots. The other strategies
+    // gather weights or repeat caches.
     if (fields.generate && options.search.free.empty())
       options.search.free = "dp,tp,ep";
     return PCRT_OK;

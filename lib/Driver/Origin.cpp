@@ -36,7 +36,7 @@ std::optional<Phase> pc::phaseOf(ModuleOp module) {
                        : Phase::Step;
 }
 
-/// The part of the plan that the ops of a program show.
+/// The part of the plan that follows from the ops of a program.
 static Plan shownPlan(ModuleOp module) {
   Plan plan;
   module.walk([&](Operation *op) {
@@ -58,7 +58,7 @@ static int64_t ranksOf(const Plan &plan) {
   return ranks;
 }
 
-/// The plan of the attribute must agree with what the ops show.
+/// The plan of the attribute must agree with the ops.
 static LogicalResult readPlan(ModuleOp module, Origin &origin) {
   Plan shown = shownPlan(module);
   Attribute said = module->getAttr(planAttribute);

@@ -60,7 +60,7 @@ public:
 private:
   /// The passes from the model to the step. The order matters, as the comments say.
   void buildStep() {
-    // Raising comes first, so that the passes after it meet ops and not their pieces.
+    // Raising comes first, so that later passes see whole ops and not their pieces.
     add(createRaise(), PCRT_INTERNAL);
     // This runs before differentiation, so that each gradient is also one product.
     if (options.packs() && plan.packsProducts() && !options.generate)
@@ -92,7 +92,8 @@ private:
     finishStep();
   }
 
-  /// The parts of the slots that a program that generates takes in turn. With as many as stages, no stage waits.
+  /// The number of parts into which a program that generates divides its slots. With one part per stage, no stage has
+  /// to wait.
   int64_t microbatchesOf(int64_t slots) const {
     std::optional<PipelineTactic> pipeline = plan.pipeline();
     int64_t parts = plan.microbatches;
@@ -110,7 +111,7 @@ private:
       add(createDecomposeNorms(), PCRT_INTERNAL);
     // Dtypes do not depend on placement, so erasing the placements gives the step in bf16.
     addTactics(Phase::Step);
-    // Dtypes of logits and of sums are chosen before, and the order of the sequence is checked before.
+    // This runs after the dtypes of logits and sums are chosen, and after the order of the sequence is checked.
     if (options.lossChunks.chunks > 1)
       add(createChunkLoss({.chunks = options.lossChunks.chunks, .ranks = plan.sequenceChunks()}), PCRT_USAGE);
     // Codes do not depend on the plan, either. This runs after the dtypes of activations are chosen, and before
@@ -256,7 +257,7 @@ private:
     return axes;
   }
 
-  OpPassManager &program, *to = nullptr; ///< the pipeline; where passes are added: it, or its nest for every stage
+  OpPassManager &program, *to = nullptr; ///< passes are added to `to`: the pipeline, or its nest for stages
   const CompileOptions &options;
   const Plan &plan;
   PhaseFailures &failures;

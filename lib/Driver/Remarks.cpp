@@ -1,5 +1,5 @@
 //===- Remarks.cpp - Remarks about a plan for users ---------------------------------------------===//
-// Remarks never change a plan. They only name facts of the report that a user could act on.
+// Remarks never change a plan. They only point out facts in the report that a user may want to act on.
 //===--------------------------------------------------------------------------------------------===//
 #include "Remarks.h"
 
@@ -21,7 +21,7 @@ static int64_t sentOver(const json::Object &report, llvm::StringRef axis) {
   return most;
 }
 
-/// Says that states are rounded, and the bytes of the rank with most of them.
+/// Adds a remark that states are rounded, with the bytes of the rank that has the most.
 static void addStates(const json::Object &report, json::Array &remarks) {
   int64_t tensors = 0, bytes = 0;
   for (const json::Value &rank : *report.getArray("per_rank"))

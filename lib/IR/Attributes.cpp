@@ -405,7 +405,7 @@ Attribute DropAttr::parse(AsmParser &parser, Type) {
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), threshold, global, split, shift);
 }
 
-/// Lists that are empty, and a shift of 0, are not printed.
+/// Empty lists, and a shift of 0, are not printed.
 void DropAttr::print(AsmPrinter &printer) const {
   printer << '<' << getThreshold();
   for (auto [word, list] : {std::pair(", global = [", getGlobal()), std::pair(", split = [", getSplit())}) {

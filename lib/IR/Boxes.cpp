@@ -13,7 +13,7 @@ using namespace pc;
 
 namespace {
 
-/// The part of a tensor that a leaf, or a part of one, has.
+/// The part of a tensor that a leaf, or a part of a leaf, holds.
 struct Box {
   Operation *leaf;
   StringRef name;

@@ -1,8 +1,8 @@
 //===- Contraction.cpp - An einsum as a product of matrices, or as dispatch -----------------===//
 // Input: the factor rule of an einsum. Result: its factors, sorted into the roles of a batched matrix product (batch,
-// m, n, k, and those in only one operand) in the order in which they occur in the result, then in the operands.
-// By its factors and its mask, an einsum copies tokens to (token, expert) entries, or combines entries to tokens. The
-// mask's last dim is that of experts; the other dims are those of tokens.
+// m, n, k, and those in only one operand) in the order in which they occur in the result, then in the operands. The
+// factors and the mask of an einsum show whether it copies tokens to (token, expert) entries, or combines entries to
+// tokens. The mask's last dim is that of experts; the other dims are those of tokens.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Dispatch.h"
@@ -10,7 +10,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// A factor's role follows from which of a, b and c have it: all three batch, a and c m, b and c n, a and b k.
+/// The role of a factor follows from the tensors that have it. A factor of a, b and c is batch; of a and c, m; of b and
+/// c, n; of a and b, k.
 Contraction::Contraction(const FactorRule &rule) {
   if (rule.results.empty()) // a spec that does not fit the op
     return;

@@ -1,7 +1,7 @@
 //===- DimClasses.cpp - Which dims of a program iterate together -------------------===//
-// Union-find over all (value, dim) pairs. Factor rules, accumulations and moves join the dims that must have one size.
-// Resizing a class therefore keeps every op valid. A class is named by its smallest member, so names do not depend on
-// hashing.
+// Union-find over all (value, dim) pairs. Factor rules, accumulations and moves join dims that must have the same size.
+// Therefore every op stays valid if a whole class is resized. A class is named by its smallest member, so names do not
+// depend on hashing.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/DimClasses.h"
 

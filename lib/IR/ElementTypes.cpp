@@ -1,8 +1,8 @@
 //===- ElementTypes.cpp - Verifies the element types of ops ------------------------===//
-// (T1) data are f32, bf16 or f64 (f64 only for the interpreter), and indices are i32. (T2) statistics and optimizer
-// states are not bf16. The table lists the operands and results that are not data, for all ops with factors. (T3) Only
-// an einsum that multiplies codes with their scales, ops that code blocks, and views have values of i8 or i4. (T4) A
-// view keeps the element type.
+// This file checks four constraints. (T1) Data are f32, bf16 or f64 (f64 only for the interpreter), and indices are
+// i32. (T2) statistics and optimizer states are not bf16. The table lists the operands and results that are not data,
+// for all ops with factors. (T3) Only an einsum that multiplies codes with their scales, ops that code blocks, and
+// views have values of i8 or i4. (T4) A view keeps the element type.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"

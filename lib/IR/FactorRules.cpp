@@ -1,6 +1,6 @@
 //===- FactorRules.cpp - The factor rule of every op ------------------------------===//
-// One function per op that is not pointwise, in the order of PCOps.td. This is the only file that defines how an op may
-// be split.
+// This file has one function per op that is not pointwise, in the order of PCOps.td. No other file defines how an op
+// may be split.
 //===-----------------------------------------------------------------------------===//
 #include "ReshapeSpec.h"
 #include "pc/IR/BlockCodes.h"
@@ -92,7 +92,7 @@ FactorRule pc::detail::pointwiseRule(Operation *op, std::initializer_list<unsign
 FactorRule RopeTableOp::getFactorRule() { return make(*this, "-> s h").keepWhole({"h"}); }
 FactorRule IotaOp::getFactorRule() { return make(*this, getOffset() ? " -> s" : "-> s"); }
 
-/// A product is linear in every operand separately, but not in two together.
+/// A product is linear in each operand separately, but not in two operands together.
 FactorRule EinsumOp::getFactorRule() {
   FactorRule rule = make(*this, getSpec());
   for (unsigned i = 0; i < rule.operands.size(); ++i)
@@ -128,8 +128,8 @@ FactorRule RoundOfRowsOp::getFactorRule() {
     factor.whole = true;
   return rule;
 }
-/// The rule of an op that computes along `dim`. All other dims may be split. `dim` has another size in the result, so a
-/// rank would need entries of others.
+/// The rule of an op that computes along `dim`. All other dims may be split. `dim` may not, because its size changes,
+/// so a rank would need entries of other ranks.
 static FactorRule alongRule(Operation *op, int64_t dim) {
   int64_t rank = rankOf(op->getOperand(0));
   if (dim < 0 || dim >= rank)
@@ -245,8 +245,8 @@ FactorRule AttentionGradOp::getFactorRule() {
                                                               (getDbias() ? ", b k g r" : ""))),
                     {5});
 }
-/// `spec` with two tables after the operands if there are any. The dim of the parts and the query heads among them
-/// stay whole; rotated dims do as well.
+/// `spec` with two tables after the operands if there are any. The dim of the parts, the query heads within it, and
+/// rotated dims stay whole.
 static FactorRule packedRule(Operation *op, StringRef from, ValueRange tables, StringRef to) {
   FactorRule rule = make(op, from + (tables.size() == 2 ? ", s c, s c -> " : " -> ") + to).keepWhole({"j", "g"});
   return tables.empty() ? rule : rule.keepWhole({"d", "c"});

@@ -1,6 +1,6 @@
 //===- Generation.cpp - Ops of programs that generate text, and codes ------------------------===//
 // Verifies attention to a cache and the ops that code blocks, distinguishes steps that generate from steps that train,
-// and recognizes the ops that make weights of codes, which only steps that generate have.
+// and recognizes the ops that decode weights, which occur only in steps that generate.
 //===-----------------------------------------------------------------------------------------===//
 #include "pc/IR/Generation.h"
 #include "pc/IR/BlockCodes.h"
@@ -121,7 +121,7 @@ StateOp pc::scalesOf(ParameterOp parameter) {
   return {};
 }
 
-/// Moves may be in progress: then the value is the result of a wait.
+/// A move may be in progress; the value is then the result of a wait.
 int64_t pc::dimOfCodes(Value codes) {
   while (codes) {
     Operation *op = codes.getDefiningOp();

@@ -55,7 +55,7 @@ int64_t Liveness::position(OpOperand &use) const {
   return position(wait ? wait : user);
 }
 
-/// Each value lives to the last position of its uses; the rules in Liveness.h extend this.
+/// Each value lives until the last position of its uses; the rules in Liveness.h extend this.
 Liveness::Liveness(Block &body) {
   number(body);
   lifetimes.reserve(order.size());

@@ -1,12 +1,12 @@
 //===- NameGlobs.cpp - Globs that name parameters -------------------------------------------===//
-// A parameter that packs several tensors is trained as one, so globs must fit all of them or none.
+// A parameter that packs several tensors is trained as a whole, so a glob must match all of these tensors or none.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/NameGlobs.h"
 
 using namespace mlir;
 using namespace pc;
 
-/// Reads `dim=1`, `dim>=2` or `dim<=1` as the least and the largest number; nothing if it is something else.
+/// Reads `dim=1`, `dim>=2` or `dim<=1` as the smallest and the largest number of dims; std::nullopt for any other text.
 static std::optional<std::pair<int64_t, int64_t>> numbersOfDims(StringRef text) {
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   bool least = text.consume_front("dim>="), largest = !least && text.consume_front("dim<=");
@@ -46,7 +46,8 @@ bool NameGlobs::fits(StringRef name) {
   return any;
 }
 
-/// Whether something fits the name, the tensor or the tensor's number of dims. All are tried, since they are noted.
+/// Whether an entry matches the name, the tensor or the tensor's number of dims. All entries are tried, because each
+/// records whether it has matched.
 bool NameGlobs::fitsPart(const ParameterPart &part) {
   bool any = fits(part.source.getTensor());
   any |= fits(part.name);

@@ -79,7 +79,7 @@ int64_t AccumulateOp::getMicrobatches() {
   return getInputs().empty() ? 1 : cast<RankedTensorType>(getInputs()[0].getType()).getDimSize(0);
 }
 
-/// All operands must have the same first dim, which is that of the microbatches. The body's arguments lack it.
+/// The first dim of all operands is the number of microbatches. The arguments of the body do not have this dim.
 LogicalResult AccumulateOp::verify() {
   int64_t microbatches = 0;
   if (getInputs().size() != getBody().getNumArguments())
@@ -316,7 +316,7 @@ LogicalResult ParameterOp::verify() {
   return success();
 }
 
-/// Random words, documents and shifted targets need a key; only inputs by name have a name and a bound of indices.
+/// Random words, documents and shifted targets need a key. Only named inputs have a name and a bound of indices.
 LogicalResult InputOp::verify() {
   bool hasKey =
       llvm::is_contained({InputKind::Random, InputKind::Starts, InputKind::Positions, InputKind::Shifted}, getKind());
@@ -559,7 +559,7 @@ pcrt_move_shape pc::moveShape(MoveOpInterface move) {
   int64_t low = other < 0 ? dim : std::min(dim, other), high = other < 0 ? dim : std::max(dim, other);
   shape.back = other >= 0 && dim > other;
   for (int64_t d = 0; d < from.getRank(); ++d) {
-    int64_t size = std::max(from.getDimSize(d), to.getDimSize(d)); // the whole one, where one of them is a block
+    int64_t size = std::max(from.getDimSize(d), to.getDimSize(d)); // one of the types may have only a block
     (d < low     ? shape.outer
      : d == low  ? shape.extent
      : d < high  ? shape.middle
@@ -569,7 +569,7 @@ pcrt_move_shape pc::moveShape(MoveOpInterface move) {
   return shape;
 }
 
-/// Kinds have different attributes: which of dim, from and to there are follows from the facts of the move.
+/// Kinds of moves have different attributes: the facts of the move decide which of dim, from and to exist.
 MoveOpInterface pc::createMove(OpBuilder &builder, Location loc, MoveKind kind, Type result, Value x,
                                PartialKind reduction, int64_t dim, int64_t otherDim, ArrayAttr axes) {
   OperationState state(loc, ("pc." + moveName(kind)).str());

@@ -46,7 +46,7 @@ int pc::hyperNumber(StringRef scalar) {
   return found == std::end(names) ? -1 : static_cast<int>(found - names);
 }
 
-/// The dims of the result of an einsum, whose factors are dims of its operands or, if it has no such operand, named.
+/// The dims of the result of an einsum. A factor is a dim of an operand or, if no operand has it, the name of a dim.
 static FailureOr<SmallVector<int, 3>> dimsOfResult(EinsumOp einsum, ArrayRef<StringRef> names,
                                                    const DefinedDims &known) {
   FactorRule rule = einsum.getFactorRule();

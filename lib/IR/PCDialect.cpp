@@ -85,7 +85,7 @@ RankedTensorType withoutHome(Type type) {
   return home ? inSpace(withEncoding(type, home.getRows()), spaceOf(type)) : cast<RankedTensorType>(type);
 }
 
-/// A planned type has the rows inside its home; before, they are the encoding itself.
+/// In a planned type, the home contains the rows; in earlier phases, the rows are the encoding itself.
 RowsAttr rowsOf(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   Attribute encoding = tensor ? tensor.getEncoding() : Attribute();
@@ -121,7 +121,7 @@ MeshAttr meshOf(Operation *op) {
   return mesh ? mesh.getMesh() : MeshAttr();
 }
 
-/// An accumulation has both passes inside, so what follows it is the optimizer.
+/// An accumulation contains both passes, so the ops after it belong to the optimizer.
 std::optional<StepPhase> phaseBegunBy(Operation *op) {
   if (isa<SeedOp>(op))
     return StepPhase::Backward;

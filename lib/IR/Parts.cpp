@@ -1,6 +1,6 @@
 //===- Parts.cpp - The parameters in a packed parameter -------------------------===//
-// A parameter of experts packs one tensor per expert along a dim. Readers that care about checkpoints, keys of random
-// numbers or names see its parts; a parameter that is not packed has one part, itself.
+// A parameter of experts packs one tensor per expert along a dim. Code that deals with checkpoints, keys of random
+// numbers or names uses the parts. A parameter that is not packed is its own single part.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Parts.h"
 #include "pc/IR/BlockCodes.h"
@@ -88,8 +88,9 @@ SmallVector<int64_t> pc::validShapeOfState(ParameterOp parameter, ArrayRef<int64
   return llvm::map_to_vector(dims, [&](int64_t dim) { return valid[dim]; });
 }
 
-/// Calls f(first box dim, end, first dim, end) for dims of a part's box that together have the elements of some dims of
-/// the part. Sizes of 1 do not matter. Returns false if f does, or if the box does not have the part's elements.
+/// Divides the dims of a part's box and the dims of the part into groups with equal numbers of elements, and calls
+/// f(first box dim, end, first dim, end) for each group. Sizes of 1 do not matter. Returns false if f returns false, or
+/// if there are no such groups.
 static bool forEachGroup(const ParameterPart &part, llvm::function_ref<bool(size_t, size_t, size_t, size_t)> f) {
   ArrayRef<int64_t> size = part.source.getSize();
   const size_t rank = part.size.size();
@@ -110,8 +111,8 @@ static bool forEachGroup(const ParameterPart &part, llvm::function_ref<bool(size
   return true;
 }
 
-/// The box with these sizes in a tensor that is viewed as `whole`. Each dim of the tensor is one dim of the view, or
-/// several; if they do not fit, the tensor has the shape of the view.
+/// The box with these sizes in a tensor that is viewed as `whole`. Each dim of the tensor corresponds to one or several
+/// dims of the view. If that is impossible, the tensor gets the shape of the view.
 static SourceAttr boxIn(SourceAttr source, ArrayRef<int64_t> whole, ArrayRef<int64_t> start, ArrayRef<int64_t> size) {
   SmallVector<int64_t> shape;
   ArrayRef<int64_t> view = source.getView();

@@ -118,7 +118,7 @@ func::FuncOp pc::buildRound(ModuleOp program) {
     Value shared = stateNamed(PCRT_SHARED).getValue(), u = stateNamed(PCRT_OUTER_MOMENTUM).getValue();
     Type there = shared.getType(), first = at(scratch), second = at(scratch + llvm::alignTo(byteSize(bare), alignment));
     Value d = SubOp::create(b, loc, first, shared, parameter.getValue());
-    // A single replica has no other to average with.
+    // With a single replica, there is nothing to average.
     if (replicas > 1) {
       d = AllReduceOp::create(b, loc, first, PartialKind::Sum, d, axes);
       d = ScaleOp::create(b, loc, first, d, b.getF64FloatAttr(1. / static_cast<double>(replicas)));

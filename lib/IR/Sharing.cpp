@@ -18,7 +18,8 @@ static bool sameShapeAndWidth(Value a, Value b) {
          s.getElementTypeBitWidth() == t.getElementTypeBitWidth();
 }
 
-/// The index at which an elementwise op reads an operand: that of the result, that of a broadcast, or another one.
+/// The index at which an elementwise op reads an operand: the index of the result, the index of a broadcast operand, or
+/// any other index.
 enum class Read { Same, Broadcast, Other };
 /// The index at which a loop over the result reads operand `i`.
 static Read readOf(FactorOpInterface op, const FactorRule &rule, unsigned i) {
@@ -123,8 +124,9 @@ static bool reducesRows(Operation *op) {
   return isa<SumExpOp, PickOp>(op);
 }
 
-/// Returns true if `last` is computed after all reductions of its fusion have read the row: each is needed for `last`,
-/// or needs no other one, so it is in the first pass over the row, and `last` is not.
+/// Returns true if `last` is computed after all reductions of its fusion have read the row. This is the case if `last`
+/// depends on a reduction (so it is not in the first pass over the row), and every reduction either is an input of
+/// `last` or depends on no other reduction (so it is in the first pass).
 static bool followsReductions(Operation *last) {
   llvm::DenseSet<Operation *> needed = {last}, afterReduction;
   Block &body = *last->getBlock();
@@ -144,8 +146,8 @@ static bool followsReductions(Operation *last) {
   return afterReduction.contains(last);
 }
 
-/// A fusion may write over an operand that it reads only at the index that it writes. Reductions read whole rows
-/// before.
+/// A fusion may write over an operand that it reads only at the index that it writes. Reductions must have read the
+/// whole rows before.
 static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result) {
   if (std::optional<TableSum> sum = asTableSum(fusion))
     return sum->base.getArgNumber() == operand;
@@ -179,7 +181,7 @@ static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result)
 /// Asks in this order: views, moves, inserts, fusions, and then ops that read each element only for the same element of
 /// the result.
 bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
-  if (auto view = dyn_cast<ReshapeOp>(op)) // the kernel copies nothing if they have one home
+  if (auto view = dyn_cast<ReshapeOp>(op)) // the kernel copies nothing if both have the same home
     return view.getX().getType().getElementTypeBitWidth() == view.getResult().getType().getElementTypeBitWidth();
   if (!sameShapeAndWidth(op->getOperand(operand), op->getResult(result)))
     return false;

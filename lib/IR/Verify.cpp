@@ -69,7 +69,7 @@ static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
   });
   if (failed(ranks))
     return failure();
-  if (isa<ReshapeOp, EncodeOp, DecodeOp>(op)) // which check their own sizes
+  if (isa<ReshapeOp, EncodeOp, DecodeOp>(op)) // these ops check their own sizes
     return success();
   return checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
     for (auto [f, size] : llvm::zip(dims, cast<RankedTensorType>(type).getShape()))
@@ -179,7 +179,7 @@ static int64_t targetDim(MoveOpInterface move) {
   return both ? move.getOtherDim() : move.getMoveDim();
 }
 
-/// The placement that the move makes of `from`, or null if it does not apply.
+/// The placement of the result if the operand of the move has placement `from`; null if the move does not apply.
 static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
   const pcrt_move_facts &facts = factsOf(move.getMoveKind());
   int64_t dim = move.getMoveDim(), target = targetDim(move);
@@ -224,7 +224,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
     }
     return AxisState::whole();
   };
-  // The type does not contain whose block a rank holds.
+  // The type does not show which rank's block a rank holds.
   bool placed = !(facts.flags & PCRT_MOVE_UNPLACED);
   bool addsToMax = facts.makes == PCRT_STATE_PARTIAL && from.getKind() == PartialKind::Max;
   if (!placed || addsToMax || !applies())

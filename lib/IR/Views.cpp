@@ -69,11 +69,11 @@ LogicalResult ReshapeOp::verify() {
   auto [left, right] = getSpec().split("->");
   std::optional<ReshapeDims> from = reshapeDims(left), to = reshapeDims(right);
   if (!from || !to)
-    return success(); // factors say that the spec does not match
+    return success(); // the verifier of factors reports a spec that does not match
   ArrayRef<int64_t> shapes[] = {getX().getType().getShape(), getResult().getType().getShape()};
   ReshapeDims sides[] = {*from, *to};
   if (sides[0].size() != shapes[0].size() || sides[1].size() != shapes[1].size())
-    return success(); // factors say that the ranks are wrong
+    return success(); // the verifier of factors reports wrong ranks
   SmallVector<StringRef> names[2];
   for (int side : {0, 1})
     for (const auto &dim : sides[side])
@@ -84,7 +84,7 @@ LogicalResult ReshapeOp::verify() {
       return emitOpError() << "has the name '" << name << "' twice on one side (C1)";
   if (names[0] != names[1])
     return emitOpError() << "has different dim names, or a different order of them, on its two sides (C1)";
-  // Dims are compared as soon as both sides have come to the same name.
+  // Sizes are compared as soon as both sides have read the same names.
   size_t dims[] = {0, 0}, read[] = {0, 0};
   while (dims[0] < sides[0].size()) {
     uint64_t elements[] = {1, 1};
@@ -105,7 +105,7 @@ LogicalResult ReshapeOp::verify() {
 /// Checks (C1) of embedding and its gradient.
 template <typename Op> static LogicalResult verifyPadding(Op op) {
   std::optional<int64_t> padding = op.getPadding();
-  if (op.getBatch() >= op.getTableShape().size()) // factors say what is wrong with such a table
+  if (op.getBatch() >= op.getTableShape().size()) // the verifier of factors reports such a table
     return success();
   if (padding && (*padding < 0 || (!op.getOffset() && *padding >= op.getRows())))
     return op.emitOpError() << "has padding id " << *padding << ", which is not a row of "

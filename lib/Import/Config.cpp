@@ -62,7 +62,7 @@ ConfigKey pc::keyOf(llvm::StringRef name, llvm::StringRef other) {
 
 namespace {
 
-/// GPT-2's keys are unlike those of later families, so they are read here and not with a family's description.
+/// GPT-2's keys differ from those of later families, so this function reads them without a family's description.
 void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
   config.family = &gpt2Family;
   config.vocab = reader.size("vocab_size");
@@ -139,7 +139,7 @@ void readPadding(ConfigReader &reader, std::optional<int64_t> usual, ModelConfig
   reader.means(key, {config.padding, config.padding - config.vocab}, absent, nullptr);
 }
 
-/// A number that caps values by its tanh; null is no cap.
+/// The number c of a cap c tanh(x / c); null means no cap.
 double readCap(ConfigReader &reader, const char *key, double absent) {
   bool isCapped = reader.isGiven(key) ? reader.has(key) : absent > 0;
   llvm::json::Value usual = absent > 0 ? llvm::json::Value(absent) : nullptr, cap = nullptr;
@@ -304,7 +304,7 @@ void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config
     reader.fail() << "--documents is not supported for '" << config.type << "', which has an encoder";
 }
 
-/// Finds `config.ties`, which are also passed to a run.
+/// Sets `config.ties`, which a run also gets.
 void readTies(ConfigReader &reader, ModelConfig &config) {
   const LayerForm &form = config.family->form;
   if (config.tied)
@@ -315,7 +315,8 @@ void readTies(ConfigReader &reader, ModelConfig &config) {
     reader.isTied(copy, original);
 }
 
-/// Refuses options of transformers that no family supports, or only those with `experts`.
+/// Refuses options of transformers that no family supports. `experts`: the config is of a family with experts, so the
+/// numbers of experts are allowed.
 void refuseOthers(ConfigReader &reader, bool experts) {
   reader.onlyFlag("is_causal", true);
   reader.onlyFlag("torchscript", false, KeyRole::Aside); // would untie a tied head

@@ -1,6 +1,6 @@
 //===- Config.h - config.json of the supported families, in one struct --------------===//
-// Input: the text of config.json. Result: a ModelConfig, the only thing that the model builder reads, so that no
-// builder code knows the key names of a family. A value that the builder cannot represent is refused here.
+// Input: the text of config.json. Result: a ModelConfig. The model builder reads nothing else, so it does not know the
+// key names of a family. A value that the builder cannot represent is refused here.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_CONFIG_H
 #define PC_LIB_IMPORT_CONFIG_H
@@ -32,7 +32,7 @@ struct ModelConfig {
   const Family *family = nullptr; ///< the parts of its layers
   bool tied = false, qkvBias = false, outBias = false, mlpBias = false;
   bool parallel = false;     ///< attention and MLP read the same input
-  bool normAfterSum = false; ///< norms are after residual sums, not before blocks; none after all layers
+  bool normAfterSum = false; ///< norms are after residual sums, not before blocks; no final norm
   /// Probabilities of dropout in 65536ths (`#pc.drop`), 0 for none: after the embedding, on the weights of attention,
   /// and before each residual sum.
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;
@@ -68,7 +68,7 @@ struct ModelConfig {
   std::vector<std::pair<std::string, std::string>> ties;
 };
 
-constexpr int64_t defaultSequence = 1024; ///< tokens, of models that can read as many
+constexpr int64_t defaultSequence = 1024; ///< tokens; models that can read fewer use fewer
 
 /// The tokens of a sequence: those of the options, or else as many as the model can read, at most `defaultSequence`.
 int64_t sequenceOf(const ModelConfig &config, const ImportOptions &options);

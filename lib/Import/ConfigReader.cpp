@@ -35,7 +35,8 @@ const json::Value *ConfigReader::raw(ConfigKey key) {
   return find(key);
 }
 
-/// Names the place with a value; without a value, the place that the object at hand would have.
+/// Names the place that has a value. If no place has one, names the place that would belong to the objects of this
+/// config.
 std::string ConfigReader::name(const ConfigKey &key) const {
   StringRef best = key.places.front();
   for (StringRef place : llvm::reverse(key.places)) // the place of the key, or a place whose object exists

@@ -71,7 +71,7 @@ private:
 
 /// The places of the keys of some layers' rotary embeddings.
 struct RopePlace {
-  StringRef layers;    ///< those layers, as objects in 'rope_parameters' are called; "": of all
+  StringRef layers;    ///< name of the object in 'rope_parameters' for these layers; "": for all layers
   bool scaled;         ///< 'rope_scaling' applies to them
   StringRef theta;     ///< the key next to the objects
   double usualTheta;   ///< the default of theta
@@ -94,7 +94,7 @@ public:
 
 private:
   void readYarn(const RopePlace &at, Rope &rope);
-  /// The places where `key` can stand: transformers 4 writes 'rope_scaling' and 'rope_theta', transformers 5
+  /// The places where `key` can be: transformers 4 writes 'rope_scaling' and 'rope_theta', transformers 5
   /// 'rope_parameters'.
   ConfigKey places(const RopePlace &at, StringRef key, StringRef beside = "") {
     std::string layers = at.layers.empty() ? "" : at.layers.str() + ".";

@@ -12,7 +12,8 @@ namespace json = llvm::json;
 /// The value of `max_window_layers` if the key is absent.
 constexpr int64_t usualFirstLayer = 28;
 
-/// `layer_types`, which transformers writes in addition to keys with the same meaning; nothing if it is absent.
+/// Reads `layer_types`, which transformers writes in addition to keys with the same meaning. Returns std::nullopt if it
+/// is absent.
 static std::optional<SmallVector<bool>> readLayerTypes(ConfigReader &reader, int64_t layers) {
   const json::Value *types = reader.raw("layer_types");
   if (!types)

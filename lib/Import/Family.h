@@ -64,12 +64,12 @@ struct LayerForm {
   bool stdByWidth = false;
   bool smallOutputs = false; ///< weights before residual sums start smaller by the root of twice the layers
   bool causal =
-      true; ///< a token sees only earlier ones, and predicts the next one; otherwise all, and predicts masked ones
+      true; ///< a token sees earlier tokens and predicts the next one; false: it sees all and predicts masked ones
   bool alibi = false;        ///< scores decrease with the distance of a key, with a slope per head
   bool scaledTokens = false; ///< embeddings of tokens are multiplied by the root of their width
 };
 
-/// The keys of config.json whose names differ. An empty name means that there is no such key.
+/// The keys of config.json whose names differ between families. An empty name means that there is no such key.
 struct FamilyKeys {
   llvm::StringRef embed = "hidden_size", otherEmbed = "", layers = "num_hidden_layers", otherLayers = "",
                   heads = "num_attention_heads", otherHeads = "", ffn = "intermediate_size",
@@ -82,8 +82,8 @@ struct FamilyKeys {
 struct ExpertKeys {
   llvm::StringRef count = "", otherCount = "";
   llvm::StringRef ffn = "";       ///< the width of an expert; "": that of an MLP
-  llvm::StringRef normalize = ""; ///< whether weights of those that are chosen add up to 1; "": they do
-  llvm::StringRef every = "";     ///< the key of N if every N-th layer has experts; "": all have
+  llvm::StringRef normalize = ""; ///< whether weights of the chosen experts add up to 1; "": always
+  llvm::StringRef every = "";     ///< the key for N if only every N-th layer has experts; "": all layers have
   llvm::StringRef without = "";   ///< the list of layers without experts
   /// `first` is the number of layers without experts at the beginning. `shared` is the width of the shared MLP, in
   /// units of an expert's width.
@@ -151,12 +151,13 @@ struct Family {
   bool patternKey = false; ///< sliding_window_pattern
   unsigned ropes = AnyRope;
   double theta = 10000, rotaryPart = 1;
-  bool ropeRequired = false;  ///< absent, transformers takes one that no published config means
+  bool ropeRequired = false;  ///< the default of transformers fits no published config
   bool ropeOfWindows = false; ///< layers with windows have separate rotary embeddings
-  int64_t firstPosition = 0;  ///< the row of the position table that position 0 has
-  /// A key that must be the width of the embedding, or absent, and one that must be 0.
+  int64_t firstPosition = 0;  ///< the row of the position table for position 0
+  /// `sameAsEmbed` is a key that must be absent or equal the width of the embedding. `onlyZero` is a key that must be
+  /// 0.
   llvm::StringRef sameAsEmbed = "", onlyZero = "";
-  /// A key that must be a word, or absent.
+  /// A key that must be absent or have the given word as its value.
   std::pair<llvm::StringRef, llvm::StringRef> onlyWord = {};
   /// Flags that must have their default value.
   llvm::ArrayRef<std::pair<const char *, bool>> onlyFlags = {};

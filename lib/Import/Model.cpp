@@ -1,6 +1,6 @@
 //===- Model.cpp - Builds the leaves of a model and the parts around its layers --------===//
-// The text of a model has this order: inputs, embedding, layers (ModelLayers.cpp), final norm, head, loss. Parameters
-// get their tensor's name and their box in it, from which a run reads the weights.
+// The ops of a model have this order: inputs, embedding, layers (ModelLayers.cpp), final norm, head, loss. A parameter
+// records the name of its tensor and its box in the tensor, from which a run reads the weights.
 //===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 

@@ -76,7 +76,7 @@ Value ModelBuilder::attention(Value q, Value k, Value v, Value addends, Value si
       .getO();
 }
 
-/// Finds the part of the file's tensor that holds queries, keys or values, by how the family stores them.
+/// Finds the part of the file's tensor that holds queries, keys or values. This depends on how the family stores them.
 std::pair<Value, Value> ModelBuilder::projection(StringRef block, Part part, Dims heads) {
   const StringRef names[] = {form->q, form->k, form->v}, suffixes[] = {":q", ":k", ":v"};
   int64_t e = config.embed, queries = config.heads * config.headDim, keys = config.kvHeads * config.headDim;

@@ -20,7 +20,7 @@ namespace pc {
 
 /// Writes one model at the builder's insertion point. Its state is the stack and layer that are being built (`form`,
 /// `prefix`, `layer`), the location of new ops (`at`, `in`), and the sizes of dims by name. The sizes of "sequence" and
-/// "ffn" change on the way.
+/// "ffn" change while the model is built.
 class ModelBuilder {
 public:
   ModelBuilder(mlir::OpBuilder &builder, const ModelConfig &config, const ImportOptions &options);
@@ -176,7 +176,7 @@ private:
 
   /// Attention of y to itself, with queries, and keys and values, that are computed from few numbers per token (MLA).
   mlir::Value latentAttention(mlir::Value y);
-  /// The RMS norm `name` of such numbers.
+  /// The RMS norm `name` of these latent values.
   mlir::Value latentNorm(mlir::Value x, const llvm::Twine &name, llvm::StringRef dim);
   mlir::Value rotated(mlir::Value x, int64_t first);
   mlir::Value columns(mlir::Value x, int64_t from, Dims dims);
@@ -205,7 +205,7 @@ private:
   int64_t batch, sequence, targetLength, layer = 0, numDropouts = 0;
   std::optional<int64_t> documents; ///< the token that ends them
   double labelSmoothing, zLoss;     ///< settings of the loss
-  int64_t numParameters = 0;        ///< so far, counting each expert's separately
+  int64_t numParameters = 0;        ///< the number so far; parameters of experts count separately
   LoadBalance balance;              ///< the loss of an uneven load of experts, if there is one
   mlir::Value starts;               ///< the starts of documents
   mlir::Value encoded;              ///< the result of the encoder

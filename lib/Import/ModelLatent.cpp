@@ -1,7 +1,7 @@
 //===- ModelLatent.cpp - Attention of latent queries, keys and values -------------------===//
 // DeepSeek-V2's multi-head latent attention (arXiv:2405.04434). A head of q and k has a part that is computed from the
 // token's latent values, followed by a rotated part, which all heads of k share. Values are narrower and are padded
-// with zeros, so that attention is the same op as elsewhere.
+// with zeros, so that the ordinary attention op can be used.
 //===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 

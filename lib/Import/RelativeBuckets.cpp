@@ -1,6 +1,6 @@
 //===- RelativeBuckets.cpp - Buckets of relative positions --------------------------------===//
 // The arithmetic is f32 as in transformers' `_relative_position_bucket`, so that a distance at the border of two
-// buckets falls into the same one.
+// buckets falls into the same bucket as in transformers.
 //===-----------------------------------------------------------------------------===//
 #include "RelativeBuckets.h"
 

@@ -56,7 +56,7 @@ Routing pc::routeByGroups(OpBuilder &builder, Location loc, int64_t layer, Value
   Routing routing;
   routing.scores = ActivationOp::create(builder, loc, type, ActivationKind::Sigmoid, logits);
   Value choice = sum(routing.scores, einsum(builder, loc, shape, "n -> b s n", {correction}));
-  if (how.kept < how.groups) { // moves the others far below: 1e30 (0 - 1)
+  if (how.kept < how.groups) { // adds 1e30 (0 - 1) to the scores of other groups
     Value kept = TopGroupsOp::create(builder, loc, type, choice, builder.getI64IntegerAttr(how.groups),
                                      builder.getI64IntegerAttr(how.kept));
     Value less = sum(kept, einsum(builder, loc, shape, "-> b s n", {number(-1)}));
@@ -75,7 +75,7 @@ Routing pc::routeByGroups(OpBuilder &builder, Location loc, int64_t layer, Value
   return routing;
 }
 
-/// A capacity of at least the sequence's length limits nothing. Weights of choices that are not taken become 0.
+/// A capacity of at least the sequence's length limits nothing. Weights of choices that exceed the capacity become 0.
 void pc::limit(OpBuilder &builder, Location loc, int64_t capacity, Routing &routing) {
   routing.taken = routing.chosen;
   auto type = cast<RankedTensorType>(routing.chosen.getType());

@@ -54,7 +54,7 @@ public:
   mlir::Value loss(mlir::OpBuilder &builder, mlir::Location loc, double factor, int64_t k) const;
 
 private:
-  mlir::Value counts, scores; ///< by expert, sums over tokens and layers so far; null: none yet
+  mlir::Value counts, scores; ///< for each expert, sums over tokens and layers so far; null: none yet
 };
 
 } // namespace pc

@@ -109,7 +109,7 @@ static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emit
       return emitError(path) << "tensor '" << escaped(name) << "' is in two files of the checkpoint";
   }
   llvm::sort(ranges);
-  // If ranges that are sorted by their first byte overlap, some neighbours overlap.
+  // The ranges are sorted by their first byte. If any two of them overlap, then two neighbours also overlap.
   for (size_t i = 1; i < ranges.size(); ++i)
     if (ranges[i].first < ranges[i - 1].second)
       return emitError(path) << "the data_offsets of two tensors overlap at byte " << ranges[i].first;

@@ -42,7 +42,7 @@ int64_t pc::maxLiveBytes(ArrayRef<ArenaBuffer> buffers) {
   return buffers.empty() ? 0 : *llvm::max_element(liveProfile(buffers).second);
 }
 
-/// Per buffer, the largest sum of live bytes at any position of its live range.
+/// For each buffer, the most live bytes at any position of its live range.
 static SmallVector<int64_t> crowds(ArrayRef<ArenaBuffer> buffers) {
   auto [positions, live] = liveProfile(buffers);
   SmallVector<SmallVector<int64_t>> most = {live}; // most[k][i]: over i .. i + 2^k - 1
@@ -217,9 +217,9 @@ static std::optional<ArenaPlan> placeInOrder(ArrayRef<ArenaBuffer> buffers, Arra
   return plan;
 }
 
-/// Places buffers in the order in which their live ranges begin, each in the smallest gap that is free then. This takes
-/// O(n log n), while placeInOrder takes O(n^2). The result is close to the lower bound for long programs of equal parts
-/// (microbatches).
+/// Places buffers in the order in which their live ranges begin, each in the smallest gap that is free at that
+/// position. This takes O(n log n), while placeInOrder takes O(n^2). The result is close to the lower bound for long
+/// programs of equal parts (microbatches).
 static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());

@@ -181,7 +181,7 @@ void Buffers::shareStarted(StartOp start) {
   }
 }
 
-/// Each group has its union in the buffer of its representative.
+/// The buffer of a group's representative has the data of the whole group.
 SmallVector<Buffers::Buffer> Buffers::take() {
   SmallVector<Buffer> groups;
   for (unsigned i = 0; i < parent.size(); ++i)

@@ -10,11 +10,11 @@
 
 namespace pc {
 
-/// Groups the values of a step into buffers, each of which gets one home (arena offset). Values that share a buffer:
-/// a cache before and after a write; the new value of a leaf and the leaf; a yielded value and the result of its
+/// Groups the values of a step into buffers, each of which gets one home (arena offset). Values that share a buffer: a
+/// cache before and after a write; the new value of a leaf and the leaf; a yielded value and the result of its
 /// accumulation; a result and an operand whose live range ends at the op; the result and the input of a started move
-/// that works in place, if nothing else reads the input from the start on; a result of a call and the operand over
-/// which the function, planned before, writes it.
+/// that works in place, if nothing else reads the input from the start on; a result of a call and the operand that the
+/// (already planned) function overwrites with it.
 class Buffers {
 public:
   /// If `body` belongs to a function, `dying` are the arguments that no caller reads after the call.
@@ -46,10 +46,10 @@ private:
 
   const Liveness &liveness;
   TaskFunctions &functions;
-  llvm::SmallVector<Buffer> buffers; ///< per value; the first value of a group has the group's data
+  llvm::SmallVector<Buffer> buffers; ///< one per value; the first value of a group has the group's data
   mutable llvm::SmallVector<unsigned> parent;
   llvm::DenseMap<mlir::Value, unsigned>
-      number; ///< block arguments of accumulations, and microbatches, have that of the stack
+      number; ///< block arguments of accumulations, and microbatches, have the number of the stack
 };
 
 } // namespace pc

@@ -147,7 +147,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     for (auto [buffer, offset] : llvm::zip_equal(inFrame, frame.offsets))
       setHome(*buffer, offset);
     std::map<Space, int64_t> end{
-        {Space::Device, frame.bytes}, {Space::Host, PCRT_HOST}, {Space::Disk, PCRT_DISK}}; // of the homes so far
+        {Space::Device, frame.bytes}, {Space::Host, PCRT_HOST}, {Space::Disk, PCRT_DISK}}; // the homes so far
     for (const Buffers::Buffer *buffer : llvm::concat<const Buffers::Buffer *>(arguments, results)) {
       Space space = spaceOf(buffer->values.front());
       setHome(*buffer, end[space]);
@@ -221,8 +221,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
   /// Buffers on disk take whole blocks of it.
   int64_t alignmentIn(Space space) const { return space == Space::Disk ? PCRT_DISK_BLOCK : alignment; }
 
-  /// Gives buffers homes in `space`, which is not the device; returns the size of the arena. Leaves are live all the
-  /// time.
+  /// Gives buffers homes in `space`, which is host or disk; returns the size of its arena. Leaves are always live.
   int64_t planAway(Space space, ArrayRef<Buffers::Buffer> buffers) {
     SmallVector<ArenaBuffer> problem;
     for (const Buffers::Buffer &buffer : buffers)

@@ -1,8 +1,9 @@
 //===- VerifyMemory.cpp - Replay the step on its arena ------------------------------------===//
-// Walks the program like a rank does and keeps a map from bytes to the value that they hold. A value is released when
-// its last pending use is done. Uses in the body of an accumulation of values from outside count as done when the
-// accumulation ends, because the body repeats. A value that is added to a sum over microbatches is read right after
-// the op that makes it. A started move writes its result from the start on and reads its input until the wait.
+// Walks the program in the order in which a rank executes it, and keeps a map from bytes to the value that they hold. A
+// value is released when its last pending use is done. If the body of an accumulation uses a value from outside, the
+// use counts as done when the accumulation ends, because the body repeats. A value that is added to a sum over
+// microbatches is read right after the op that computes it. A started move writes its result from the start on and
+// reads its input until the wait.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYMEMORY
 #include "pc/Memory/Passes.h"
@@ -26,7 +27,7 @@ namespace {
 /// still needed.
 class Replay {
 public:
-  /// `functions` are the functions that the step calls. Without `arena`, any home is inside.
+  /// `functions` are the functions that the step calls. If `arena` is null, all homes count as inside the arena.
   Replay(ArenaOp arena, TaskFunctions &functions) : arena(arena), functions(functions) {}
 
   /// (A7) Checks a function in its own address space. It holds its arguments at the start, and keeps those that no
@@ -301,8 +302,8 @@ private:
     return success();
   }
 
-  /// Counts the uses by `op` as done: those of values of its own block now, and others when the accumulation around it
-  /// ends.
+  /// Counts the uses by `op` as done: uses of values of the op's own block now, and other uses when the surrounding
+  /// accumulation ends.
   void read(Operation *op, SmallVectorImpl<Value> *later) {
     for (OpOperand &use : op->getOpOperands()) {
       Value operand = use.get();
@@ -338,8 +339,8 @@ private:
   /// dead before all microbatches have run.
   LogicalResult runBlock(Block &block, SmallVectorImpl<Value> *later) {
     for (Operation &op : block) {
-      if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>()) // leaves are held already; the accumulation or caller
-                                                               // counts a terminator's uses
+      if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>()) // leaves are entered already;
+                                                               // callers count a terminator's uses
         continue;
       if (later && isa<AccumulateOp>(op))
         return op.emitOpError() << "is nested in another accumulation (A1)";

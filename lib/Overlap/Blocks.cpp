@@ -25,7 +25,7 @@ namespace {
 bool worksOnBlocks(Operation *op, const Row &row) {
   if (!op->hasTrait<Pointwise>() && !op->hasTrait<Rowwise>() && !isa<EinsumOp, ReduceMaxOp>(op))
     return false;
-  // An offset is the start of the rank's block, not of a block of this block.
+  // An offset is the start of the rank's block. It would be wrong for a smaller block within it.
   if (isa<DrawnOpInterface>(op))
     return false;
   if (auto indexed = dyn_cast<IndexedOpInterface>(op))
@@ -50,8 +50,8 @@ BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string
     ;
 }
 
-/// The reason is the end of a sentence about the reader. Routed tokens have no blocks at all, so that reason comes
-/// first.
+/// A reason is written as the end of a sentence about the reader. The reason for routed tokens comes first, because
+/// they never have blocks.
 void BlockDecisions::forStaying(llvm::function_ref<void(StayingMove)> stays) const {
   auto why = [](Operation *op, const char *other) {
     return hasRows(op) ? "works on routed tokens, which have no blocks" : other;
@@ -182,7 +182,7 @@ bool BlockDecisions::decide(Operation *op) {
 }
 
 /// Two rings over disjoint axes of equal size become exchanges over both. If one of the windows already consists of
-/// such exchanges, it is the common one, provided that the other ring is one of its axes.
+/// such exchanges, and the other ring is over one of its axes, that window is the common one.
 std::optional<Window> BlockDecisions::common(const Window &a, const Window &b) const {
   if (a == b || a.n != b.n || (a.with && b.with))
     return std::nullopt;
@@ -235,7 +235,7 @@ void BlockDecisions::followScatter(ReduceScatterOp scatter) {
 }
 
 /// Goes back through ops with one reader. An op that can be computed along `wanted` is added to `made`, and its split
-/// operands are followed in turn. What cannot be followed is sliced.
+/// operands are followed in turn. An operand that cannot be followed is sliced.
 bool BlockDecisions::follow(Value value, const Blocked &wanted,
                             SmallVectorImpl<std::pair<Operation *, BlockStep>> &made, bool &found) {
   Operation *op = value.getDefiningOp();

@@ -1,6 +1,6 @@
 //===- Blocks.h - Decides which values of collective matmul exist as blocks -------------===//
-// The decisions of a rewrite that WindowProducts.cpp writes: which gathered values, and values computed from them,
-// exist as blocks, and how ops work on these. Blocks.cpp has their invariants.
+// Declares the decisions of the rewrite in WindowProducts.cpp: which gathered values, and which values computed from
+// them, exist as blocks, and how ops work on these blocks. Blocks.cpp lists the invariants.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_BLOCKS_H
 #define PC_LIB_OVERLAP_BLOCKS_H
@@ -81,7 +81,7 @@ private:
   Window windowOf(mlir::Operation *move, mlir::ArrayAttr axes) const;
   Window pair(mlir::ArrayAttr a, mlir::ArrayAttr b, int64_t n) const;
 
-  /// Decides ops from gathers on, in program order. At an op that needs a gather whole, goes back to the gather and
+  /// Decides ops in program order, starting at gathers. At an op that needs a gather whole, goes back to the gather and
   /// discards later decisions.
   void followGathers();
 
@@ -122,7 +122,7 @@ private:
   llvm::DenseMap<mlir::Value, Blocked> values;
   llvm::DenseMap<mlir::Operation *, BlockStep> steps;
   llvm::DenseMap<mlir::Operation *, Window> scatters;
-  /// Per move: the axes of the moves with which it shares a product.
+  /// For each move, the axes of the moves with which it shares a product.
   llvm::DenseMap<mlir::Operation *, mlir::ArrayAttr> met;
   /// Gathers that stay, and the op that needs the whole value, if any.
   llvm::MapVector<mlir::Operation *, mlir::Operation *> whole;

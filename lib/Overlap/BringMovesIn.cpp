@@ -21,15 +21,15 @@ static void bringGathersIn(AccumulateOp accumulate) {
   }
 }
 
-/// Clones of the moves go to the end of the body. The accumulation is then built anew, because the types of its results
-/// change.
+/// Clones of the moves go to the end of the body. The accumulation is then built again, because the types of its
+/// results change.
 void pc::bringMovesIn(AccumulateOp accumulate) {
   if (accumulate.getMicrobatches() != 1)
     return;
   bringGathersIn(accumulate);
   Operation *yield = accumulate.getBody().front().getTerminator();
   OpBuilder inside(yield);
-  SmallVector<Value> outer(accumulate.getResults()); // per result: the value outside of the body that it replaces
+  SmallVector<Value> outer(accumulate.getResults()); // for each result, the value outside of the body that it replaces
   SmallVector<Operation *> moved;
   for (auto [i, value] : llvm::enumerate(outer)) {
     // A chain of moves is moved as a whole, unless another reader needs a value inside the chain.

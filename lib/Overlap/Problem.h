@@ -30,7 +30,7 @@ struct MoveItem {
 
 /// Limits for the memory that a schedule may use to hide moves.
 struct ScheduleLimits {
-  int64_t bucketBytes;                   ///< payload of a bucket; a single larger move is a bucket of its own
+  int64_t bucketBytes;                   ///< payload of a bucket; a larger move is a separate bucket
   int64_t depth;                         ///< prefetch: units that are gathered ahead of the one in use
   int64_t aheadBytes;                    ///< most payload of a unit and the units prefetched before it; 0: no limit
   int64_t mostMoves = PCRT_MOST_STARTED; ///< the most moves in a bucket
@@ -48,8 +48,8 @@ struct MoveBucket {
 ///   when its last item is ready. Unless its moves work in place, it is waited for when the second one after it starts,
 ///   to limit the inputs that are held.
 /// * Items of a unit start when the unit `depth` + 1 before it in its line (in order of use) has been read for the last
-///   time. So at most `depth` + 1 units of a line are in memory. A unit that is read even after later units are needed
-///   does not count, because it is in memory anyway.
+///   time. So at most `depth` + 1 units of a line are in memory. A unit that is still read after later units are needed
+///   is not counted, because it is in memory anyway.
 /// * All others start as soon as they are ready.
 /// * Waits are as late as possible. In a group they have the order of the starts, because communicators work in this
 ///   order.

@@ -27,8 +27,8 @@ using namespace pc;
 
 namespace {
 
-/// The unit that a tensor is gathered with: its layer, or itself if it belongs to none. Tiles of a layer with the same
-/// number (`pc-tile-parameters`) are a unit.
+/// The unit with which a tensor is gathered: its layer, or the tensor itself if it belongs to no layer. Tiles of a
+/// layer with the same number (`pc-tile-parameters`) are a unit.
 std::string unitName(StringRef tensor) {
   StringRef layer = layerOf(tensor), tile = tileOf(tensor);
   return layer.empty() ? tensor.str() : tile.empty() ? layer.str() : (layer + ":" + tile).str();
@@ -77,7 +77,8 @@ public:
     for (auto move : block.getOps<AllToAllRowsOp>())
       keepOutOf(move, {number(groups, axesOf(move))});
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
-    // A move of another move's result is ready only at a wait, whose position is known only now. Solving again uses it.
+    // If a move reads the result of another move, it is ready only at that move's wait, whose position is known only
+    // now. The problem is then solved again with this position.
     bool hasChains = endCarriesBefore(buckets);
     if (advanceChains(buckets) || hasChains)
       buckets = scheduleMoves(items, limits);
@@ -281,7 +282,7 @@ private:
       item.unit = number(units, {name, gathers[storedOf(source)]++});
       item.mayWait = false;
     } else if (carry && !isCarriedOut) {
-      // What only the optimizer reads starts after both passes, which need the memory.
+      // Carries of values that only the optimizer reads start after both passes, because the passes need the memory.
       bool isOfLeaf = source && isLeaf(source);
       if (item.needed > optimizerBegin && isOfLeaf)
         item.ready = std::max(item.ready, std::min(optimizerBegin, item.needed - 1));
@@ -300,8 +301,8 @@ private:
     items.push_back(item);
   }
 
-  /// A gather of a carried leaf starts as if the leaf were here; its carry ends before that. Returns true if there is
-  /// one.
+  /// A gather of a carried leaf starts as if the leaf were on the device, and the carry must end before that. Returns
+  /// true if there is such a gather.
   bool endCarriesBefore(ArrayRef<MoveBucket> buckets) {
     llvm::DenseMap<Operation *, unsigned> itemOf;
     for (auto [i, item] : llvm::enumerate(items))
@@ -338,7 +339,7 @@ private:
       if (items[first.items[0]].group == item.group || ready >= item.ready)
         continue;
       item.ready = ready;
-      for (unsigned i : first.items) // the first move must not be waited for later in the second solution
+      for (unsigned i : first.items) // in the second solution, the wait of the first move must not be later
         items[i].needed = std::min(items[i].needed, first.wait);
       changed = true;
     }
@@ -410,20 +411,20 @@ private:
   llvm::DenseMap<Operation *, int64_t> position;
   bool accumulates = false;                    ///< the block has an accumulation
   int64_t optimizerBegin = -1;                 ///< the op with which the optimizer begins
-  llvm::DenseMap<Operation *, int64_t> taskOf; ///< by op: the number of tasks that have begun before it
+  llvm::DenseMap<Operation *, int64_t> taskOf; ///< for each op, the number of tasks that have begun before it
   llvm::DenseSet<Operation *> atEnd;           ///< sums and updates at the end of their task, or of the block
   SmallVector<MoveItem> items;
-  SmallVector<int64_t> notBefore; ///< by item: the earliest start, even if it is ready before
+  SmallVector<int64_t> notBefore; ///< for each item, the earliest start, even if it is ready before
   std::map<std::vector<std::string>, int64_t> groups;
   std::map<std::tuple<int, int, unsigned, int64_t>, int64_t> kinds; ///< the kind of a move, and its task
   std::map<std::pair<std::string, int64_t>, int64_t> units;
-  llvm::DenseMap<Operation *, int64_t> gathers;   ///< by tensor: the number of gathers so far
-  llvm::DenseMap<int64_t, Operation *> lastStart; ///< by position: the last start written after it
+  llvm::DenseMap<Operation *, int64_t> gathers;   ///< for each tensor, the number of gathers so far
+  llvm::DenseMap<int64_t, Operation *> lastStart; ///< for each position, the last start written after it
   SmallVector<Operation *> replaced;
 };
 
-/// Names moves of results of `accumulate` after the values that it sums, for messages and traces. Otherwise they have
-/// the location of `accumulate`.
+/// Gives moves of results of `accumulate` the locations of the values that it sums, for messages and traces. Otherwise,
+/// they would have the location of `accumulate`.
 void nameMoves(AccumulateOp accumulate) {
   Operation *yield = accumulate.getBody().front().getTerminator();
   for (auto [value, result] : llvm::zip_equal(yield->getOperands(), accumulate.getResults()))
@@ -432,7 +433,7 @@ void nameMoves(AccumulateOp accumulate) {
         user->setLoc(value.getLoc());
 }
 
-/// The pass pc-schedule. Each block is a separate problem; the body of an accumulation is one too.
+/// The pass pc-schedule. Each block is a separate problem, including the body of an accumulation.
 struct Schedule : pc::impl::ScheduleBase<Schedule> {
   using ScheduleBase::ScheduleBase;
 

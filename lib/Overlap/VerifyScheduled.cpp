@@ -19,7 +19,7 @@ using namespace pc;
 
 namespace {
 
-/// A vector clock: per stream, how many of its ops are known to be done; missing streams count 0.
+/// A vector clock: for each stream, the number of its ops that are known to be done (0 for missing streams).
 struct Clock {
   SmallVector<int64_t, 4> over;
 
@@ -236,7 +236,7 @@ private:
     return success();
   }
 
-  /// Checks (S3). From here on, the computation comes after the moves.
+  /// Checks (S3). After this op, the computation is ordered after the moves.
   LogicalResult run(WaitOp wait) {
     StartOp start = wait.getStart();
     if (!start || start.getMoves().empty())
@@ -249,7 +249,7 @@ private:
     return success();
   }
 
-  /// A move that blocks: start and wait in one.
+  /// A blocking move is a start and a wait in one op.
   LogicalResult runBlocking(MoveOpInterface move) {
     Communicator &communicator = communicatorOf(move);
     if (!communicator.underWay.empty())

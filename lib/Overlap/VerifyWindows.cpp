@@ -19,7 +19,7 @@ struct VerifyWindows : pc::impl::VerifyWindowsBase<VerifyWindows> {
     for (StringRef axis : axes) {
       WalkResult found = getOperation().walk([&](PermuteOp step) {
         bool here = llvm::any_of(step.getAxes().getAsRange<StringAttr>(), [&](StringAttr name) {
-          return name == axis || name.getValue().starts_with((axis + ".").str()); // or a part of it
+          return name == axis || name.getValue().starts_with((axis + ".").str()); // or the name of a part of the axis
         });
         return here ? WalkResult::interrupt() : WalkResult::advance();
       });

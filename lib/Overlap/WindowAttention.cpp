@@ -40,7 +40,7 @@ public:
   }
 
 private:
-  /// The gather along the keys that defines `value`; null if another op does.
+  /// The gather along the keys that defines `value`; null if another op defines it.
   static AllGatherOp gatherOf(Value value) {
     auto gather = value.getDefiningOp<AllGatherOp>();
     return gather && gather.getDim() == 1 ? gather : AllGatherOp();
@@ -156,7 +156,7 @@ private:
     if (failed(axes))
       return failure();
     ReduceScatterOp keySum = scatterOf(op.getDk(), *axes), valueSum = scatterOf(op.getDv(), *axes);
-    // Nothing reads the gradient of keys or values that frozen parameters made.
+    // If keys or values are computed from frozen parameters, nothing reads their gradient.
     bool needsK = !op.getDk().use_empty(), needsV = !op.getDv().use_empty();
     if ((needsK && !keySum) || (needsV && !valueSum))
       return op.emitOpError()

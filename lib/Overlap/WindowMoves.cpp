@@ -30,7 +30,7 @@ bool pc::hasLoneAddend(Value sum, ArrayAttr axes) {
     Operation *op = value.getDefiningOp();
     bool isAlike =
         isa_and_nonnull<AllGatherOp, AllReduceOp, ReduceScatterOp>(op) && isOver(cast<MoveOpInterface>(op), true);
-    if (op && !isAlike) // if it moves over all of `axes`, all ranks have the same value, or a block
+    if (op && !isAlike) // a move over all of `axes`: all ranks have the same value, or a block of it
       list.insert(op);
   };
   add(sum);
@@ -66,7 +66,7 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
       std::string tensor, product;
       int64_t more = 0;
     };
-    std::map<std::pair<std::string, std::string>, Staying> staying; // the first by kind and axes, and why
+    std::map<std::pair<std::string, std::string>, Staying> staying; // the first move of its kind, and why
     auto stays = [&](StayingMove one) {
       std::string what = (moveName(one.move.getMoveKind()) + " over '" + axesText(one.move) + "'").str();
       auto [it, isFirst] = staying.try_emplace(

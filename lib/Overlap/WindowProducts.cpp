@@ -1,7 +1,7 @@
 //===- WindowProducts.cpp - Collective matmul -------------------------------------------------===//
 // Replaces gathers and reduce_scatters by steps with partial products. Blocks.h decides which values exist as blocks,
-// and which ops are steps that work on them. `Writer` makes each block once, at its first reader, in the order of the
-// ring. If an op needs a whole value, `pc.insert` assembles it. Afterwards, no blocked gather and no scatter with a
+// and which ops are steps that work on them. `Writer` computes each block once, at its first reader, in the order of
+// the ring. If an op needs a whole value, `pc.insert` assembles it. Afterwards, no blocked gather and no scatter with a
 // window is left. Reference: S. Wang et al., "Overlap communication with dependent computation via decomposition in
 // large deep learning models", ASPLOS 2023.
 //===-----------------------------------------------------------------------------===//
@@ -64,7 +64,7 @@ public:
   }
 
 private:
-  /// Makes, at the end of a pipeline task, the blocks that belong to this task and have no reader yet.
+  /// At the end of a pipeline task, computes the blocks that belong to this task and have no reader yet.
   void finish() {
     for (Value value : pending)
       for (int64_t t = 0, n = decisions.blocked(value)->window.n; t < n; ++t)
@@ -77,8 +77,9 @@ private:
   }
   Value add(Value a, Value b) { return AddOp::create(builder, a.getLoc(), a.getType(), a, b); }
 
-  /// Block `t` of `value`, made if it does not exist. With `inOrder`, blocks 0 to t - 1 are made first, which is the
-  /// order in which they arrive from the ring. A reduce_scatter needs its addends in another order and passes false.
+  /// Block `t` of `value`, which is computed if it does not exist yet. With `inOrder`, blocks 0 to t - 1 are computed
+  /// first, because this is the order in which they arrive from the ring. A reduce_scatter needs its addends in another
+  /// order and passes false.
   Value makeBlock(Value value, int64_t t, bool inOrder) {
     Operation *op = value.getDefiningOp();
     if (auto gather = dyn_cast<AllGatherOp>(op)) {
@@ -160,7 +161,7 @@ private:
     return wholes[value].back();
   }
 
-  /// Makes `wholes[value][t]`, the whole value with blocks 0 to `t` inserted.
+  /// Computes `wholes[value][t]`, the whole value with blocks 0 to `t` inserted.
   void insert(Value value, int64_t t) {
     if (static_cast<int64_t>(wholes[value].size()) > t)
       return;
@@ -204,9 +205,9 @@ private:
     return same[{axes, value}] = result;
   }
 
-  /// The sum of the results of `op` on each of its blocks. Ranks have their blocks in different orders, on which the
-  /// bits of a sum of more than two addends depend. A sum that all ranks must have equal (the gradient of a replicated
-  /// bias) is therefore computed by a move.
+  /// The sum of the results of `op` on each of its blocks. Ranks process their blocks in different orders, and the bits
+  /// of a sum of more than two addends depend on the order. A sum that must be equal on all ranks (the gradient of a
+  /// replicated bias) is therefore computed by a move.
   Value sumOf(Operation *op) {
     Type type = op->getResult(0).getType(), partial = inF32(type);
     const Window &window = decisions.step(op)->window;
@@ -250,8 +251,8 @@ private:
   Block &block;
   const BlockDecisions &decisions;
   OpBuilder builder;
-  llvm::DenseMap<Value, SmallVector<Value>> blocks; ///< by t; null: not made yet
-  llvm::DenseMap<Value, SmallVector<Value>> wholes; ///< by the number of inserted blocks
+  llvm::DenseMap<Value, SmallVector<Value>> blocks; ///< indexed by t; null: not computed yet
+  llvm::DenseMap<Value, SmallVector<Value>> wholes; ///< indexed by the last inserted block
   llvm::DenseMap<std::pair<std::pair<Value, std::pair<Attribute, Attribute>>, std::pair<int64_t, int64_t>>, Value>
       slices;                                             ///< axes, with; dim, t
   llvm::DenseMap<std::pair<ArrayAttr, Value>, bool> same; ///< isSameOver

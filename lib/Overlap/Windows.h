@@ -15,8 +15,8 @@ namespace pc {
 /// Attention to gathered keys and values becomes attention to one block after another; its gradient likewise.
 llvm::LogicalResult windowAttention(mlir::func::FuncOp function, MeshAttr mesh);
 
-/// A gather or reduce_scatter over a windowed axis that is not rewritten, although a matrix product reads or makes its
-/// value.
+/// A gather or reduce_scatter over a windowed axis that is not rewritten, although a matrix product reads its result or
+/// computes its operand.
 struct StayingMove {
   MoveOpInterface move;
   mlir::Operation *product; ///< the op that prevents a window

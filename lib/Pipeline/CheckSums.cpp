@@ -89,8 +89,8 @@ private:
 /// part.
 struct State {
   enum Class { Fixed, Local, Sum, Norm } is = Fixed;
-  bool clips = false;             ///< Fixed: it is the clip coefficient
-  SmallVector<int64_t, 1> scaled; ///< Fixed: the reads of gradients times the coefficient on which it depends
+  bool clips = false;                                ///< Fixed: it is the clip coefficient
+  SmallVector<int64_t, 1> scaled;                    ///< Fixed: the reads of clipped gradients on which it depends
   std::vector<SmallVector<int64_t, 1>> entries = {}; ///< Fixed: `scaled` of each entry of a stack
   int chunk = 0, microbatch = 0;                     ///< Local
   SmallVector<int64_t, 1> parameters; ///< Fixed: keys of the parameters that it is computed from, ascending
@@ -199,7 +199,7 @@ private:
     if (auto marker = dyn_cast<TaskOp>(op)) {
       walk.optimizer = marker.getKind() == TaskKind::Optimizer;
       walk.task.reset();
-      if (!walk.optimizer) // kinds do not matter here
+      if (!walk.optimizer) // the kinds of states do not matter here
         walk.task =
             Task{TaskKind::Forward, static_cast<int>(*marker.getChunk()), static_cast<int>(*marker.getMicrobatch())};
       return success();
@@ -537,13 +537,13 @@ private:
   StageRunner runner;
   std::vector<Walk> walks;
   TaskFunctions functions;
-  std::map<Operation *, Effect> effects;           ///< by function: the effect of its first call
+  std::map<Operation *, Effect> effects;           ///< for each function, the effect of its first call
   llvm::StringMap<int64_t> names;                  ///< the keys of parameters, by name
   std::map<int64_t, std::set<int>> readers;        ///< the chunks that read a parameter
   std::map<int64_t, SmallVector<Value>> gradients; ///< roots of each parameter's gradient, as the optimizer reads it
   std::vector<Read> reads;
   std::map<StageFlow, std::deque<State>> flows;
-  std::map<int, std::map<int, State>> meetings; ///< by collective: the contribution of each stage
+  std::map<int, std::map<int, State>> meetings; ///< for each collective, the contribution of each stage
 };
 
 } // namespace

@@ -8,11 +8,11 @@
 
 namespace pc::pipeline {
 
-/// The most memory that a cut may need on one rank. What a cut needs is only estimated, because memory is planned much
-/// later.
+/// The most memory that a cut may need on one rank. The need of a cut is only an estimate, because memory is planned
+/// much later.
 struct Budget {
   double bytes = 0;             ///< 0: no limit
-  std::vector<double> inFlight; ///< per chunk: the most microbatches whose activations it holds; empty: not known
+  std::vector<double> inFlight; ///< for each chunk, the most microbatches whose activations it holds; empty: not known
 };
 
 /// Returns the chunk of every unit, ascending. Returns none, with the reason in `error`, if no cut is possible.
@@ -38,12 +38,12 @@ struct Shape {
   bool split = false;           ///< whether gradients of weights are separate tasks
   std::vector<double> inFlight; ///< as in Budget
 };
-/// Returns the problem of a shape, without the number of microbatches. Returns nothing, and the reason unless it was
-/// emitted, if there is none.
+/// Returns the problem of a shape, without the number of microbatches. If there is none, returns std::nullopt, and sets
+/// the error unless one was emitted.
 using ProblemFor = llvm::function_ref<std::optional<Problem>(const Shape &, std::string &error)>;
 
-/// Chooses a schedule. `schedule` is the option of pc-pipeline-parallel. Returns nothing, and the reason unless it was
-/// emitted, if it does not fit the problem.
+/// Chooses a schedule. `schedule` is the option of pc-pipeline-parallel. If it does not fit the problem, returns
+/// std::nullopt, and sets the error unless one was emitted.
 std::optional<Schedule> chooseSchedule(llvm::StringRef schedule, int stages, int microbatches, ProblemFor problemFor,
                                        std::string &error);
 

@@ -99,7 +99,7 @@ static double slowest(const Units &units, ArrayRef<int> chunkOf, ArrayRef<int> s
 /// compensate for a chunk that cannot be small (the head).
 static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<int> stageOf) {
   auto n = static_cast<int>(chunkOf.size()), chunks = static_cast<int>(stageOf.size());
-  // Moves the end of `chunk` by one unit if possible, and returns whether it was.
+  // Moves the end of `chunk` by one unit. Returns false if that is impossible.
   auto moved = [&](SmallVector<int> &cut, int chunk, bool onward) {
     auto end = static_cast<int>(upper_bound(cut, chunk) - cut.begin());
     if (onward) {
@@ -140,8 +140,8 @@ static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<i
   }
 }
 
-/// A layer is cut in half only if the slowest chunk gains more than this share, because stages of whole layers are
-/// easier to read.
+/// A layer is cut in half only if this makes the slowest chunk faster by more than this share, because stages of whole
+/// layers are easier to understand.
 static constexpr double worthHalves = 0.02;
 
 /// The best cut at layers, unless a cut within layers makes the slowest stage faster by more than `worthHalves`.

@@ -26,14 +26,14 @@ struct StepCuts {
   int stages;
   StringRef howToCut;                                               ///< as in cutUnits
   double memory;                                                    ///< bytes of a rank; 0: no limit
-  std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts = {}; ///< by stages of chunks, and whether W are tasks
+  std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts = {}; ///< keyed by `stageOf` and `split` of a shape
 
   /// Returns none if the step cannot be cut in this way. `error` is the reason, unless one was emitted.
   std::optional<Problem> problemFor(const Shape &shape, std::string &error) {
     auto chunkOf = cutUnits(units, shape.stageOf, howToCut, {memory, shape.inFlight}, error);
     if (!chunkOf)
       return std::nullopt;
-    // Schedules of the same chunks and split share one cut: the graph is read once for them.
+    // Schedules with the same chunks and the same `split` share one cut, so the graph is read only once for them.
     auto it = cuts.find({shape.stageOf, shape.split});
     if (it == cuts.end()) {
       FailureOr<StepTasks> tasks = StepTasks::find(accumulate, units, *chunkOf, shape.split);
@@ -51,7 +51,7 @@ struct StepCuts {
 
   const StepTasks &tasksOf(const Problem &problem) const { return cuts.at({problem.stageOf, problem.split}); }
 
-  /// Bytes that a stage needs all the time (fixed bytes, workspace) are subtracted from the limit; the rest is for
+  /// Subtracts the bytes that a stage always needs (fixed bytes, workspace) from the limit; the rest is for
   /// activations.
   void setLimits(Problem &problem, const StepTasks &tasks, ArrayRef<int> chunkOf) const {
     problem.limit.assign(stages, memory);

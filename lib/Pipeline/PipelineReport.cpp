@@ -35,8 +35,8 @@ public:
   int64_t chunks = 1, microbatches = 1;
 };
 
-/// A microbatch counts as live per chunk, from its forward task to its last backward task. A stage with v chunks counts
-/// 1/v for each.
+/// In each chunk, a microbatch counts as live from its forward task to its last backward task. A stage with v chunks
+/// counts 1/v for each.
 json::Object Reporter::describe(int64_t number) const {
   const StageTimeline &stage = timeline[number];
   json::Object seconds{{"move", stage.moves}, {"message", stage.messages}, {"idle", stage.idle}};

@@ -50,7 +50,7 @@ public:
         chunkOf = *cut;
       }
       for (Operation *op : ops) {
-        // What an op without results reads decides where it is.
+        // An op without results is where its operand is.
         Operation *from = op->getNumResults() ? op : op->getOperand(0).getDefiningOp();
         at[op] = from == op ? chunkOf[units->unit[op]] : at.lookup(from);
       }
@@ -66,9 +66,9 @@ public:
   }
 
 private:
-  /// Finds the ops that are cut, for each part, and the ops that every stage repeats: leaves, and what is cheap to
-  /// compute from them. A row of a parameter is found where the parameter is. What depends on no input is of the part
-  /// that reads it.
+  /// For each part, finds the ops that are cut, and the ops that every stage repeats: leaves, and values that are cheap
+  /// to compute from leaves. A row of a parameter is computed on the stage of the parameter. An op that depends on no
+  /// input belongs to the part that reads it.
   void findParts() {
     llvm::DenseSet<Operation *> readParameters, readInputs, ofPrompts;
     Block &body = step.getBody().front();
@@ -167,7 +167,7 @@ private:
   std::array<SmallVector<Operation *>, 2> parts; ///< tokens that are fed back, and prompts
   llvm::DenseSet<Operation *> repeated;
   llvm::DenseMap<Operation *, int> at;                 ///< the stage of every op that is cut
-  std::vector<std::vector<SmallVector<Value>>> handed; ///< by part and stage: what the next stage receives
+  std::vector<std::vector<SmallVector<Value>>> handed; ///< values for the next stage, by part and stage
   FlowNumbers flows;
 };
 

@@ -9,7 +9,7 @@
 
 namespace pc::pipeline {
 
-/// Whether a step generates text: it has caches.
+/// Whether a step generates text. Only such steps have caches.
 bool generates(mlir::func::FuncOp step);
 
 /// Replaces `step`, which generates, by the programs of the stages of `axis`. `howToCut` and `memory` are as in

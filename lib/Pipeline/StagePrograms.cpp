@@ -15,8 +15,8 @@ using namespace pc::pipeline;
 
 namespace {
 
-/// Reads a staged module into `all`. Also checks what the schedule library cannot see: numbers of stages, types of
-/// messages, slots. Errors are emitted at the op.
+/// Reads a staged module into `all`. Also checks facts that the schedule library does not know: numbers of stages,
+/// types of messages, slots. Errors are emitted at the op.
 class StageReader {
 public:
   StageReader(ModuleOp module, StagePrograms &all) : module(module), all(all) {}
@@ -198,7 +198,8 @@ private:
     return text;
   }
 
-  /// Values that stages exchange after their tasks are identified by the first task of their source's first chunk.
+  /// A value that stages exchange after their tasks is identified by the first task of the first chunk of its source
+  /// stage.
   Part exchanged(bool send, int source, int destination, int flow) {
     int chunk = static_cast<int>(llvm::find(all.problem.stageOf, source) - all.problem.stageOf.begin());
     chunk = std::min(chunk, all.problem.chunks() - 1);
@@ -247,8 +248,8 @@ private:
     return addPart(stage, receive, {false, {from, stage, message.kind, message.chunk, flow}, message});
   }
 
-  /// If everything that a chunk reads or has is frozen, the next chunk has no gradient for it, and no message is sent
-  /// or received.
+  /// If all parameters of a chunk and all values that it reads are frozen, the next chunk computes no gradient for it,
+  /// and no message is sent.
   void findGradients() {
     Problem &p = all.problem;
     p.noGradientFrom.assign(p.chunks(), true);

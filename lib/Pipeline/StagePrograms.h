@@ -20,7 +20,7 @@ struct StagePrograms {
   Problem problem;                       ///< the required tasks and their stages, without times and memory
   Program program;
   VerifyOptions options;
-  std::vector<std::vector<mlir::Operation *>> ops; ///< by stage: the op of every instruction
+  std::vector<std::vector<mlir::Operation *>> ops; ///< for each stage, the op of every instruction
 
   /// Reads the nested modules of `module`. Fails after an error at an op that cannot be read or whose types do not
   /// agree.

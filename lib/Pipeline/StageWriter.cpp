@@ -148,8 +148,8 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
   }
 }
 
-/// Leaves and other values from outside get the order that they had in the step. What the optimizer carries to the
-/// device, and what is computed from its states, comes after the tasks, which need the memory.
+/// Leaves and other values from outside get the order that they had in the step. Values that the optimizer carries to
+/// the device, and values computed from its states, come after the tasks, because the tasks need the memory.
 void StageModule::finish() {
   func::ReturnOp::create(builder, function.getLoc());
   Block &block = function.getBody().front();

@@ -30,11 +30,11 @@ private:
 /// Writes a nested module: leaves, the ops that a caller adds, and messages between stages.
 class StageModule {
 public:
-  /// Makes the module with an empty function; `whole` has the function `step` of all stages. A flow holds `slots`
+  /// Creates the module with an empty function. `whole` has the function `step` of all stages. A flow holds `slots`
   /// messages.
   StageModule(mlir::ModuleOp whole, mlir::func::FuncOp step, int stage, int slots);
 
-  /// The clone of a leaf or of a value that is computed from leaves alone, which is made at its first use.
+  /// The clone of a leaf, or of a value that is computed only from leaves. It is created at its first use.
   mlir::Value outside(mlir::Value value);
 
   /// Writes one message, at the end of the program so far.
@@ -58,9 +58,9 @@ private:
   std::vector<std::pair<mlir::Operation *, mlir::Operation *>> header; ///< original, clone
 };
 
-/// Removes the step, of which the stages have all ops.
+/// Removes the step, because the stages now have all of its ops.
 void keepStages(mlir::ModuleOp module, mlir::StringAttr axis);
-/// Gives parameters their keys: a stage has only some of them, so the key of each is its index among all.
+/// Sets the key of each parameter to its index among all parameters, because a stage has only some of them.
 void numberParameters(mlir::func::FuncOp step);
 
 /// Writes the calls of the tasks of one stage in their order, and the ops that a caller adds after them.
@@ -93,9 +93,9 @@ private:
   void sendAll(const Task &message, int to);
 
   Step &step;
-  std::vector<llvm::DenseMap<mlir::Value, mlir::Value>> values; ///< per microbatch: values of the body
+  std::vector<llvm::DenseMap<mlir::Value, mlir::Value>> values; ///< for each microbatch, values of the body
   TaskWriter functions;
-  std::map<std::pair<unsigned, int>, mlir::Value> sumsOfChunks; ///< by (yielded value, chunk): the sums so far
+  std::map<std::pair<unsigned, int>, mlir::Value> sumsOfChunks; ///< for each (yielded value, chunk), the sum so far
   llvm::DenseMap<unsigned, mlir::Value> sums;
 };
 

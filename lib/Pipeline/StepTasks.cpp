@@ -42,7 +42,7 @@ void StepTasks::findMadeAgain() {
   }
 }
 
-/// An op that each task makes again stands for its own readers.
+/// An op that each task repeats is replaced by its own readers.
 SmallVector<Operation *> StepTasks::readersOf(Value value) const {
   SmallVector<Operation *> readers;
   for (Operation *user : value.getUsers())
@@ -53,8 +53,8 @@ SmallVector<Operation *> StepTasks::readersOf(Value value) const {
   return readers;
 }
 
-/// Moves an op to the chunk of its readers if it makes a value larger, or if it reads a value that this chunk gets
-/// anyway.
+/// Moves an op to the chunk of its readers if its result is larger than its operand, or if it reads a value that this
+/// chunk receives anyway.
 void StepTasks::sinkGrowing() {
   for (Operation &op : llvm::reverse(body())) {
     if (!isUnaryLinear(&op) || madeAgain.contains(&op) || op.use_empty())
@@ -112,8 +112,8 @@ void StepTasks::splitSums() {
 /// weight gradients are separate tasks, the ops that only lead to sums are W.
 void StepTasks::findKinds() {
   bool afterSeed = false;
-  // A value depends on the seed if one of its operands does. Everything after the seed that does not is a copy for
-  // recomputation.
+  // An op depends on the seed if one of its operands does. An op after the seed that does not depend on it is a copy
+  // for recomputation.
   llvm::DenseSet<Operation *> last; // ops with only moves and casts between them and the yield
   for (Operation &op : body().without_terminator()) {
     afterSeed |= isa<SeedOp>(op);
@@ -273,7 +273,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
 double StepTasks::workspace(int of, MeshAttr mesh) const {
   double most = 0;
   for (TaskKind k : taskKinds) {
-    llvm::DenseMap<Operation *, double> frees; // by the last reader in the task
+    llvm::DenseMap<Operation *, double> frees; // keyed by the last reader in the task
     double now = 0;
     for (Operation *op : ops(k, of)) {
       for (Value value : op->getResults()) {

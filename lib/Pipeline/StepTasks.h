@@ -16,7 +16,7 @@ namespace pc::pipeline {
 
 /// The bytes of one rank's part of `value`.
 double localBytes(mlir::Value value, MeshAttr mesh);
-/// Seconds on one rank, for its part of the work and for the bytes that it sends.
+/// Seconds that one rank needs for its part of the work and for the bytes that it sends.
 double secondsOnRank(mlir::Operation *op, MeshAttr mesh, const MachineModel &machine);
 /// Whether an op is a move, a cast, a copy or a resize.
 bool isUnaryLinear(mlir::Operation *op);
@@ -24,8 +24,9 @@ bool isUnaryLinear(mlir::Operation *op);
 /// (pc-window-moves), so the gathered value never exists as a whole.
 bool comesRound(mlir::Operation *op);
 
-/// The units that are never divided: the halves of layers (attention, feed-forward, each with its norm), and the ops
-/// before and after the layers. They are found by source names. A layer of fewer than four parts is one unit.
+/// The smallest parts into which a model is cut: the halves of layers (attention, feed-forward, each with its norm),
+/// and the ops before and after the layers. They are found by source names. A layer of fewer than four parts is one
+/// unit.
 struct Units {
   std::vector<std::string> names;              ///< in model order: "embedding", "h.0.ln_1", "h.0.ln_2", .., "head"
   std::vector<int> layer;                      ///< the layer of every unit: 0 is the embedding, the last is the head

@@ -1,7 +1,7 @@
 //===- TaskWriter.cpp - Tasks of a stage as functions --------------------------------------===//
 // Input: the ops of each task (StepTasks). Result: one private function per kind and chunk, which every microbatch
 // calls. The arguments of a function are its operands and the sums so far; its results are the values that later tasks
-// read and the new sums. A function for the first microbatch lacks the sums.
+// read and the new sums. A function for the first microbatch has no arguments for sums.
 //===-----------------------------------------------------------------------------===//
 #include "TaskWriter.h"
 
@@ -37,7 +37,7 @@ const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
       needed.insert(live(later, chunk).reads.begin(), live(later, chunk).reads.end());
   llvm::DenseSet<Operation *> own(tasks.ops(kind, chunk).begin(), tasks.ops(kind, chunk).end());
   llvm::DenseSet<Value> inside;
-  // Ops that are made again are followed to their operands, since every task repeats them.
+  // The search continues at the operands of repeated ops, since every task computes these ops itself.
   std::function<void(Value)> read = [&](Value value) {
     Operation *op = value.getDefiningOp();
     if (value.getParentBlock() != &accumulate.getBody().front())
@@ -104,7 +104,7 @@ WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::fu
     return block->addArgument(type, at);
   };
   auto clone = [&](Operation *op) { builder.clone(*op, values); };
-  // A value from elsewhere becomes an argument, except for ops that are made again: these are cloned here.
+  // A value from elsewhere becomes an argument. Ops that every task repeats are cloned here instead.
   std::function<void(Value)> read = [&](Value value) {
     if (values.contains(value))
       return;
@@ -126,7 +126,7 @@ WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::fu
     }
     return static_cast<int>(known - results.begin());
   };
-  // For each sum: the addends of this task so far, and the number of those to come.
+  // `sums` has, for each sum, the addends of this task so far, and `missing` the number of addends still to come.
   llvm::MapVector<unsigned, Value> sums;
   llvm::DenseMap<unsigned, int> missing;
   for (Operation *op : part.ops)

@@ -14,8 +14,8 @@
 namespace pc::pipeline {
 
 /// A task of a chunk, for any microbatch. Its values are those of the step: leaves, arguments of the accumulation's
-/// body, and results of other tasks of the microbatch. A number instead of a value is that of a yielded value, and
-/// stands for its sum so far.
+/// body, and results of other tasks of the microbatch. Instead of a value, there may be the number of a yielded value,
+/// which means the sum so far.
 struct WrittenTask {
   mlir::func::FuncOp function; ///< null if the task has no ops
   /// An argument that a call of the function passes.
@@ -24,7 +24,7 @@ struct WrittenTask {
     int yielded = -1; ///< the number of a sum, if there is no value
   };
   llvm::SmallVector<Input> inputs;                     ///< by argument
-  llvm::SmallVector<std::pair<mlir::Value, int>> made; ///< what later tasks or stages read, and which result it is
+  llvm::SmallVector<std::pair<mlir::Value, int>> made; ///< values that others read, and result numbers
   llvm::SmallVector<std::pair<unsigned, int>> summed;  ///< sums with this task's addends, and their result numbers
 };
 
@@ -33,7 +33,7 @@ class TaskWriter {
 public:
   TaskWriter(mlir::ModuleOp module, AccumulateOp accumulate, const StepTasks &tasks);
 
-  /// `hasSum`: whether earlier microbatches of the chunk have made a sum for a yielded value.
+  /// `hasSum` returns whether earlier microbatches of the chunk have computed a sum for a yielded value.
   const WrittenTask &get(TaskKind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum);
 
 private:

@@ -50,7 +50,7 @@ bool pc::pipeline::comesRound(Operation *op) {
 
 namespace {
 
-/// The part of a layer that a name belongs to, such as "h.3.attn" for "h.3.attn.c_attn:q"; empty outside of layers.
+/// The part of a layer to which a name belongs, such as "h.3.attn" for "h.3.attn.c_attn:q"; empty outside of layers.
 StringRef partOf(StringRef name) {
   StringRef layer = layerOf(name), rest = name.drop_front(layer.size());
   if (layer.empty() || !rest.consume_front("."))
@@ -62,7 +62,7 @@ StringRef partOf(StringRef name) {
 /// operand.
 class UnitFinder {
 public:
-  /// `ops` are cut; leaves, and what is computed from them alone, come before `leavesEnd`.
+  /// `ops` are the ops to cut. Leaves, and values computed only from leaves, come before `leavesEnd`.
   UnitFinder(SmallVector<Operation *> ops, Operation *leavesEnd, MeshAttr mesh, const MachineModel &machine)
       : ops(std::move(ops)), leavesEnd(leavesEnd), mesh(mesh), machine(machine) {}
 
@@ -189,9 +189,9 @@ private:
     return isUnaryLinear(op) || it == ofLayer.end() ? std::nullopt : std::optional(it->second);
   }
 
-  /// Units come one after another; an op that has the name of a whole layer is in the unit of the ops before it, if
-  /// that belongs to the layer; ops before all layers are in `first`, ops after them in `last`, and an op without a
-  /// name is in the unit of the ops before it. If no op belongs to a layer, all are in `first`: with frozen layers, the
+  /// Assigns units in program order. An op without a name is in the unit of the op before it. So is an op with the name
+  /// of a whole layer, if that unit belongs to the layer. Ops before all layers are in `first`, and ops after them are
+  /// in `last`. If no op belongs to a layer, all are in `first`; this happens with frozen layers, for which the
   /// backward pass has only the head.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
     Operation *end = nullptr;
@@ -212,8 +212,8 @@ private:
     }
   }
 
-  /// Counts the bytes that a unit holds per microbatch for its backward pass, and the bytes of parameters, gradients
-  /// and states. A step that generates has no gradients, and caches for states.
+  /// Counts the bytes that a unit holds per microbatch for its backward pass, and the bytes of its parameters,
+  /// gradients and states. A step that generates has no gradients, and its states are caches.
   void countBytes(ArrayRef<Operation *> forward) {
     units.held.resize(units.names.size());
     units.fixed.resize(units.names.size());
@@ -239,7 +239,7 @@ private:
         bytes[parameter.getValue()] =
             (isHere + hasGradient) * localBytes(parameter.getValue(), mesh) + states[parameter.getName().str()];
       } else if (auto carry = dyn_cast<CarryOp>(op); carry && bytes.count(carry.getX())) {
-        bytes[carry.getResult()] = bytes[carry.getX()]; // it is here for a moment
+        bytes[carry.getResult()] = bytes[carry.getX()]; // it is on the device only while it is read
       } else if (op->getNumOperands() == 1 && op->getNumResults() == 1 && bytes.count(op->getOperand(0)) &&
                  !isForward.contains(op)) {
         bytes[op->getResult(0)] = bytes[op->getOperand(0)] + localBytes(op->getResult(0), mesh);

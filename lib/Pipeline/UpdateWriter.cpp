@@ -1,7 +1,8 @@
 //===- UpdateWriter.cpp - Writes the ops after the accumulation into stages ----------------===//
-// Makes one pass over the ops after the accumulation, for all stages at once. A value that depends on the accumulation
-// exists on some stages, either whole or as an addend of a sum over them. Linear ops keep a sum; other ops need the
-// total. A stack of the matrices of all stages becomes one stack per stage, of those that the stage has.
+// Walks once over the ops after the accumulation, for all stages at the same time. A value that depends on the
+// accumulation exists on some stages: either each of them has the whole value, or each has one addend of it. Linear ops
+// work on addends; other ops need the total. A stack of the matrices of all stages becomes one stack per stage, which
+// has the matrices of that stage.
 //===-----------------------------------------------------------------------------===//
 #include "StageWriter.h"
 
@@ -56,9 +57,9 @@ public:
 private:
   /// A value of the step on the stages.
   struct Parts {
-    SmallVector<Value> on; ///< per stage; null if the stage does not have it
+    SmallVector<Value> on; ///< one per stage; null if the stage does not have it
     bool isSum = false;    ///< the value is the sum of these
-    int gradient = -1;     ///< the result of the accumulation from which only moves and casts lead here
+    int gradient = -1;     ///< the result of the accumulation that this is, apart from moves and casts
 
     int count() const {
       return static_cast<int>(llvm::count_if(on, [](Value v) { return bool(v); }));
@@ -66,7 +67,7 @@ private:
   };
 
   static bool isLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp>(op); }
-  /// Returns true if all stages get the output.
+  /// Returns true for outputs that all stages get.
   static bool isFigure(Operation *op) {
     auto output = dyn_cast<OutputOp>(op);
     return output && (output.getKind() == OutputKind::Loss || output.getKind() == OutputKind::GradNorm);
@@ -131,7 +132,7 @@ private:
     return it == values.end() ? isOn(value, s) : bool(it->second.on[s]);
   }
 
-  /// Finds the values that stacks become, and into how many parts axes divide their entries.
+  /// Finds the values that are computed from stacks, and into how many parts axes divide their entries.
   void findStacks() {
     MeshAttr mesh = meshOf(step.module);
     for (Operation *op = step.accumulate->getNextNode(); op; op = op->getNextNode()) {
@@ -171,7 +172,7 @@ private:
     return all;
   }
 
-  /// The type of a stack, or of a value that it becomes, on a stage that has `count` entries.
+  /// The type of a stack, or of a value computed from a stack, on a stage that has `count` entries.
   Type stackType(Value value, size_t count) const {
     auto type = cast<RankedTensorType>(value.getType());
     SmallVector<int64_t> shape(type.getShape());
@@ -179,7 +180,7 @@ private:
     return type.clone(shape);
   }
 
-  /// The operand on stage `s`, which has it. `own` are the entries of stacks that its reader needs.
+  /// Returns the operand on stage `s`, which must have it. `own` are the entries of stacks that the reader needs.
   Value get(Value operand, size_t s, ArrayRef<int64_t> own) {
     auto it = values.find(operand);
     auto stack = operand.getDefiningOp<StackOp>();
@@ -284,11 +285,11 @@ private:
   StageWriter::Step &step;
   StringAttr axis;
   llvm::DenseMap<Value, Parts> values;
-  /// The entries on each stage of stacks and of values that they become.
+  /// For each stack and each value computed from a stack, its entries on each stage.
   llvm::DenseMap<Value, SmallVector<SmallVector<int64_t>>> entries;
   std::map<std::tuple<Operation *, size_t, std::vector<int64_t>>, Value> written; ///< stacks of a stage, by entries
   int64_t owners = 1;                                     ///< the entries of a stack are a multiple of this
-  llvm::StringMap<SmallVector<bool>> trainers;            ///< which stages have a gradient, by parameter
+  llvm::StringMap<SmallVector<bool>> trainers;            ///< for each parameter, the stages that have a gradient
   llvm::DenseMap<Operation *, llvm::BitVector> outsideOn; ///< which stages may compute other values
   bool isWritten = false;                                 ///< whether the current op was written on some stage
 };

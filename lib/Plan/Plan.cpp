@@ -1,6 +1,6 @@
 //===- Plan.cpp - The mesh and the ordered tactics ----------------------------------------===//
-// Makes plans from flags, from plan files and from programs that already contain some tactics, and refuses tactics that
-// cannot be combined. Rules of one tactic are in Tactics.cpp.
+// Builds plans from flags, from plan files and from programs to which some tactics have already been applied. Refuses
+// tactics that cannot be combined. Rules of one tactic are in Tactics.cpp.
 //===--------------------------------------------------------------------------------------===//
 #include "pc/Plan/Plan.h"
 
@@ -302,8 +302,8 @@ static std::string whyNoTactic(StringRef text) {
       .str();
 }
 
-/// Returns why tactics of a plan cannot be combined, or "". Passes report errors that one of them can find, such as an
-/// axis that is already used.
+/// Returns the reason why tactics of a plan cannot be combined, or "". Errors that a single pass can find, such as an
+/// axis that is already used, are reported by the pass.
 static std::string conflictOf(const Plan &plan) {
   if (std::string axis = unusedAxis(plan); !axis.empty())
     return "no tactic uses the mesh axis '" + axis + "'";

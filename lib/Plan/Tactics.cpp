@@ -148,7 +148,7 @@ static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags
   if (flags.given("expert-exchange") && !ranks)
     return usage("--expert-exchange needs expert parallelism; add " +
                  (axis.empty() ? Tactic(ExpertParallelTactic::pass).axis() : StringRef(axis)) + "=N to --mesh");
-  if (exchange != "gather" && ranks > 1) // for the number in the mesh: --auto asks for one mesh, and tries others
+  if (exchange != "gather" && ranks > 1) // the ranks of this mesh; --auto also tries other meshes
     plan.tactics.push_back(exchange == "auto" ? Tactic(row.pass) : Tactic(row.pass).with("exchange", exchange));
   return {};
 }
@@ -215,7 +215,7 @@ static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, P
   return {};
 }
 
-/// Stage 0 is no ZeRO, and stage 3 alone gathers parameters, so only it has --zero-keep.
+/// Stage 0 means no ZeRO. Only stage 3 gathers parameters, so --zero-keep needs stage 3.
 static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   auto [stage, axis] = zeroOf(flags);
   std::string keep = flags.text("zero-keep");
@@ -232,7 +232,7 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
   return {};
 }
 
-/// --offload=WHAT[:SPACE],...; a space that is left out is disk. completePlan() replaces --offload=auto.
+/// --offload=WHAT[:SPACE],...; the default space is disk. completePlan() replaces --offload=auto.
 static Refused offload(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   std::string text = flags.text("offload");
   if (text == "auto") {

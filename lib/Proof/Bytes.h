@@ -1,6 +1,6 @@
 //===- Bytes.h - The values in the bytes of a rank's arena -----------------------------------===//
 // Input: writes of values into byte ranges, in program order. Result: whether a range still holds exactly a given
-// value. A range that has only a part of a value, or a value that was partly overwritten, does not hold it.
+// value. A range does not hold a value if it has only a part of it, or if a part was overwritten.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_BYTES_H
 #define PC_LIB_PROOF_BYTES_H
@@ -22,7 +22,7 @@ namespace pc::proof {
 struct State {
   static constexpr int ofAny = -1, ofSeveral = -2;
   Point value;
-  const Where *where = nullptr; ///< equal places are the same pointer
+  const Where *where = nullptr; ///< equal places have the same pointer
   int microbatch = ofAny;
   Point rows = {}; ///< for a value that is stored by rows: the mask of the rows that exist
   int made = -1;   ///< while a failure is traced: the number of the value's record

@@ -27,7 +27,7 @@ int64_t Axis::size(ArrayRef<uint8_t> axes) const {
   return n;
 }
 
-/// Fails for an axis that the mesh lacks, and for more axes than there are numbers.
+/// Fails if an axis is not in the mesh, or if there are more axes than numbers.
 bool Axis::number(ArrayRef<StringAttr> names, Axes &axes) const {
   for (StringAttr name : names) {
     auto it = llvm::find(list, name.getValue());
@@ -96,7 +96,7 @@ std::optional<Where> Placer::leaf(Value value, PlaceAttr layout, ArrayRef<int64_
   return where;
 }
 
-/// The first dim of a stack is that of the microbatches, which must be whole.
+/// The first dim of a stack is the dim of microbatches, which must be whole.
 std::optional<Where> Placer::element(const Where &stack) {
   if (stack.dims.empty() || !stack.dims[0].split.empty() || stack.combine != Combine::None) {
     refuse("needs a stack with all microbatches on every rank, but its stack has placement " + text(stack));
@@ -179,8 +179,8 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
 bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, ArrayRef<int64_t> sizes,
                         MutableArrayRef<Dim> dims) {
   Dim &dim = dims[rule.indexed];
-  bool isMade = isa<IotaOp, EmbeddingGradOp>(op); // then no operand has this dim
-  if (placement(op->getResult(0))) {              // in placed programs the types contain it
+  bool isMade = isa<IotaOp, EmbeddingGradOp>(op); // no operand of these ops has this dim
+  if (placement(op->getResult(0))) {              // in placed programs, types contain the offset
     if (isMade) {
       std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
       if (!said)
@@ -224,7 +224,7 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
     for (StringRef name : {"b", "k", "g", "s", "t"})
       letters.push_back(rule.find(name));
   }
-  if (placement(op->getResult(0))) { // in placed programs the types contain it
+  if (placement(op->getResult(0))) { // in placed programs, types contain sizes and starts
     std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
     if (!said || !drop.getGlobal().empty())
       return refuse("is in a placed program but has sizes for local programs, or uses an axis that is not in the mesh");
@@ -323,8 +323,8 @@ static bool areOfDifferentAxes(ArrayRef<const Where *> operands, ArrayRef<unsign
   return true;
 }
 
-/// The incomplete sums of the result of `op`, if the operands `partial` are incomplete sums. Returns nothing, and
-/// refuses the op, if they do not belong together.
+/// The incomplete sums of the result of `op`, if the operands `partial` are incomplete sums. If these cannot be
+/// combined, refuses the op and returns std::nullopt.
 std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<const Where *> operands,
                                                     ArrayRef<unsigned> partial, Placed &placed) {
   SmallVector<std::vector<PartialSum>, 2> parts;
@@ -430,7 +430,7 @@ std::optional<Placed> Placer::merge(ArrayRef<const Where *> operands) {
   return std::nullopt;
 }
 
-/// Adds the sums over split dims that the result lacks, of which each rank has its addend. If such a dim is a block of
+/// If an op sums over a split dim, each rank has one addend of the result. Adds these sums. If such a dim is a block of
 /// an addend of a sum over the same axes (as in steps of a window), the new sum is inside that sum.
 bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayRef<Dim> dims, Where &result) {
   for (auto [f, dim] : llvm::enumerate(dims)) {
@@ -460,7 +460,7 @@ struct Placer::Split {
   SmallVector<Dim> dims;
   SmallVector<int64_t> sizes;
   double scale = 1;    ///< how often each addend counts, if the results sum copies
-  bool copies = false; ///< all ranks have copies, as types do not say how they are split
+  bool copies = false; ///< all ranks have copies, because types do not show how a dim is split
 };
 
 /// Whether dims with one letter may have different sizes: a reshape divides a dim by the sizes of dims that are whole,
@@ -527,7 +527,8 @@ bool Placer::checkSplit(Operation *op, Rule &rule, ArrayRef<const Where *> opera
   return true;
 }
 
-/// Linear ops may read sums that are not complete. Sets what all results wait for, and their root.
+/// Linear ops may read sums that are not complete. Sets the incomplete sums that all results have in common, and their
+/// root.
 bool Placer::joinPartial(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Where &common,
                          Placed &placed) {
   SmallVector<unsigned> partial;

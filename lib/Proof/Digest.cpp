@@ -193,7 +193,7 @@ template <typename Map> static auto sorted(const Map &facts) {
   return list;
 }
 
-/// One hash for each of leaves, updates and outputs.
+/// Three hashes: of the leaves, of the updates and of the outputs.
 static std::array<std::string, 3> sinksOf(const Facts &facts) {
   std::string leaves, updates, outputs;
   llvm::raw_string_ostream leaf(leaves), update(updates), output(outputs);

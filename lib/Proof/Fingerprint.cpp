@@ -77,7 +77,7 @@ Key &Key::add(uint64_t word) {
   return *this;
 }
 
-/// The length comes first, so that texts that are added one after another cannot be confused.
+/// The length comes first, so that two texts added one after the other differ from any other pair of texts.
 Key &Key::add(llvm::StringRef text) {
   add(text.size());
   for (; !text.empty(); text = text.drop_front(std::min<size_t>(8, text.size()))) {

@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// The bytes of the arena that `value` occupies; nothing if there are no homes. In a called task, homes are local to
-/// the function, and `places` maps them to the caller's arena.
+/// The bytes of the arena that `value` occupies; std::nullopt if there are no homes. In a called task, homes are local
+/// to the function, and `places` maps them to the caller's arena.
 std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
   if (stage.arena < 0 || stage.inKernel)
     return std::nullopt;
@@ -41,8 +41,8 @@ bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
   return stage.bytes.hold({begin, begin + count * bytes}, stack);
 }
 
-/// Refuses the program. With a trace, records the clash and continues instead, so that the cause can be found among all
-/// clashes.
+/// Refuses the program. If there is a trace, instead records the clash and continues, so that the cause can be found
+/// among all clashes.
 bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operation *, Operation *> writer,
                  Operation *other) {
   if (!trace)

@@ -22,8 +22,8 @@ static void addSplit(Dim &dim, ArrayRef<Index> indices) {
     llvm::append_range(dim.split, indices);
 }
 
-/// Every dim whose blocks depend on the group gets the blocks of the rank from which its value comes. So do the addends
-/// of sums.
+/// The rank gets another rank's value, so every dim whose blocks depend on the group gets the blocks of that rank, and
+/// every sum gets that rank's addend.
 bool Placer::permute(const Group &group, Where &y) {
   for (Dim &dim : y.dims)
     if (!dim.any) {
@@ -32,7 +32,7 @@ bool Placer::permute(const Group &group, Where &y) {
         return refuse("permutes a dim whose blocks are not distributed over this group");
       dim.split = *moved;
     }
-  // Addends over the axes one by one are addends over all of them together.
+  // Addends over each of the axes separately are addends over all of them together.
   auto isOf = [&](const PartialSum &part) {
     return llvm::any_of(group.plain(), [&](const Index &own) { return part.in == Indices{own} && !part.inner; });
   };
@@ -167,7 +167,7 @@ struct Placer::GroupMove {
     return split(to, group.plain());
   }
 
-  /// Ranks that add up equal copies have as many times the copies of one.
+  /// If a move adds up equal copies, their number is multiplied by the number of ranks.
   void spreadCopies(Placed &placed) {
     if (!y.copies || move.getReduction() == PartialKind::None || y.axes() & own)
       return;
@@ -220,7 +220,7 @@ struct Placer::GroupMove {
     case MoveKind::Insert:
       return placer.insert(cast<InsertOp>(move), group, y, operands.size() > 1 ? operands[1] : nullptr, placed);
     case MoveKind::Carry:
-      break; // it is over no group
+      break; // a carry has no group
     }
     llvm_unreachable("a move of no kind");
   }

@@ -51,8 +51,8 @@ private:
       join(a, dim + skipOfA, b, dim);
   }
 
-  /// Elements of a stack lack its first dim. Addends and sums have the same dims. In all other ops, dims with the same
-  /// letter belong together.
+  /// Joins dims that an op relates: the dims of a stack, without the first one, and the dims of its elements; the dims
+  /// of addends and sums; and, in all other ops, dims with the same letter.
   LogicalResult joinDims(Operation *op) {
     if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
       for (auto [stack, element] : llvm::zip(accumulate.getInputs(), accumulate.getBody().getArguments()))

@@ -42,26 +42,26 @@ struct Placed {
   llvm::SmallVector<std::pair<unsigned, unsigned>, 2> same;
   /// The result is the same value as the operands, with more addends of its sum or more blocks.
   bool isSame = false;
-  /// How often results, and operands by number, count.
+  /// The factors by which results, and operands (by number), are multiplied.
   double scale = 1;
   llvm::SmallVector<std::pair<unsigned, double>, 1> scales;
 };
 
-/// The place that `layout` describes; none if the mesh lacks an axis.
+/// The place that `layout` describes; std::nullopt if the mesh does not have one of its axes.
 std::optional<Where> read(const Axis &axis, PlaceAttr layout, size_t rank);
 
 /// Input: an op and the places of its operands. Result: the places of its results; if there is none, `wrong`, `fault`
-/// and `operand` say why. Further state: the places of the masks of rounds, which distinguish rounds of different
+/// and `operand` say why. It also keeps the places of the masks of rounds, which distinguish rounds of different
 /// blocks.
 class Placer {
 public:
   /// `isReference`: the program is the one-device program itself.
   Placer(const Axis &axis, bool isReference) : axis(axis), isReference(isReference) {}
 
-  /// The places of the results of any op, except leaves, ops with regions and ops that send to other stages. Returns
-  /// none if the op breaks a rule, which `wrong` then states.
+  /// The places of the results of any op, except leaves, ops with regions and ops that send to other stages. If the op
+  /// breaks a rule, returns std::nullopt and sets `wrong`.
   std::optional<Placed> place(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
-  /// The place that the attributes of a leaf or an output describe; none if they do not fit its shapes.
+  /// The place that the attributes of a leaf or an output describe; std::nullopt if they do not fit its shapes.
   std::optional<Where> leaf(mlir::Value value, PlaceAttr layout, llvm::ArrayRef<int64_t> global);
   /// The place of an element of a stack of microbatches.
   std::optional<Where> element(const Where &stack);

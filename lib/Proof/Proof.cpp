@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// Facts of the first program and of the previous phase, and what all walks share.
+/// Facts of the first program and of the previous phase, and state that all walks share.
 struct Proof::State {
   Shared shared;
   Facts step, before;
@@ -87,10 +87,10 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
   Facts again, stepAgain;
   Trace trace, stepTrace;
   Walk walk(state->shared, again, &state->step, &trace);
-  if (walk.run(module)) // which runs everything, unlike the first walk
+  if (walk.run(module)) // unlike the first walk, this one runs all microbatches and calls
     walk.failure = quick.failure;
   (void)Walk(state->shared, stepAgain, nullptr, &stepTrace, state->isParallel).run(*state->program);
-  // Values of the previous phase count as right, so the error is at a value that this phase made.
+  // Values of the previous phase count as right, so the error is at a value that is new in this phase.
   bool isFirst = state->phaseBefore.empty();
   llvm::DenseSet<uint64_t> before(llvm::from_range, state->before.states);
   Blame blame = proof::blame(walk.failure, trace, stepTrace, isFirst ? nullptr : &before);

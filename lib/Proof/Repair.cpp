@@ -1,7 +1,7 @@
 //===- Repair.cpp - Finds the wrong move of a window ------------------------------------------===//
-// The values of a window's steps are new in its phase, so if two of them contradict each other, the right one cannot be
-// told from the wrong one. Therefore each move near the failure gets the attributes of similar moves, one after
-// another. If the program is proved with one of these changes, that move was wrong.
+// The values of a window's steps are new in its phase. So if two of them contradict each other, it is not known which
+// one is wrong. Therefore each move near the failure is tried with the attributes of similar moves. If the program is
+// proved with one of these changes, that move was wrong.
 //===-----------------------------------------------------------------------------===//
 #include "Trace.h"
 

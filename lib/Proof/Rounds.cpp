@@ -1,7 +1,8 @@
 //===- Rounds.cpp - Places of values in rounds of rows --------------------------------------===//
-// Experts may process their rows in rounds of at most `limit` rows. A round has some entries of the mask. The result
-// over all entries is the sum of the rounds, if each is zero elsewhere. A round is recorded as a block on a separate
-// axis (`roundAxis`), so that the rules of partial sums also prove that no round is missing or counted twice.
+// Experts may process their rows in rounds of at most `limit` rows. A round has some entries of the mask. If the values
+// of each round are zero at all other entries, the result is the sum over all rounds. A round is recorded as a block on
+// a separate axis (`roundAxis`), so that the rules of partial sums also prove that no round is missing or counted
+// twice.
 //===-----------------------------------------------------------------------------===//
 #include "Place.h"
 
@@ -32,8 +33,8 @@ std::optional<Placed> Placer::roundOf(RoundOfRowsOp round, const Where &mask) {
   return placed;
 }
 
-/// The effect of an op on entries of a round: it gives the same entries of its result or, if the others are 0, an
-/// addend of sums over entries.
+/// Handles an op on entries of a round. The result has the same entries or, if the other entries are 0, it is an addend
+/// of a sum over entries.
 bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Placed &placed) {
   const Note *round = nullptr;
   Rule::Letters entry;
@@ -77,8 +78,8 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
   return true;
 }
 
-/// Rounds are added like values of ranks: each is an addend on the axis `roundAxis`, and all of them make the whole
-/// sum.
+/// Rounds are added like values of ranks: each round is an addend on the axis `roundAxis`, and all rounds together are
+/// the complete sum.
 std::optional<Placed> Placer::addRounds(AddOp sum, ArrayRef<const Where *> operands) {
   // Entries of several rounds that are 0 elsewhere are addends.
   std::array<Where, 2> addends{*operands[0], *operands[1]};

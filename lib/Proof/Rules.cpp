@@ -23,8 +23,8 @@ struct OpRow {
 };
 } // namespace
 
-/// Names the row of an op. Ops that may have tables of a rotation after their operands have two rows, and so do a
-/// rotation whose tables are by position or by token, and ops on a cache that may be in parts.
+/// Names the row of an op. Some ops have two rows: ops that may have tables of a rotation after their operands,
+/// rotations (tables by position or by token), and ops on a cache (with or without parts).
 static std::string nameOfRow(Operation *op) {
   auto write = dyn_cast<CacheWriteOp>(op);
   auto cached = dyn_cast<CachedAttentionOp>(op);
@@ -36,7 +36,7 @@ static std::string nameOfRow(Operation *op) {
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
 }
 
-/// The parts that optional operands add to the row of attention, of its gradient, or of noise for logits. `operands`
+/// The letters that optional operands add to the row of attention, of its gradient, or of noise for logits. `operands`
 /// and `results` are letters at the end of the spec; `whole` are those of the new letters that must stay whole.
 struct MoreOfAttention {
   std::string operands, whole, results;
@@ -219,7 +219,7 @@ static std::string withFirstNames(StringRef spec) {
   return write(from, to) + " ->" + write(to, from);
 }
 
-/// The spec of an op whose attributes say which dims are one index.
+/// The spec of an op whose attributes contain it.
 static std::string writtenSpec(Operation *op) {
   int64_t rank = rankOf(op->getOperand(0));
   auto alongDim = [&](int64_t dim) {
@@ -326,7 +326,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   StringRef(more.whole).split(whole, ' ', -1, /*KeepEmpty=*/false);
   for (StringRef letter : whole)
     rule.whole[rule.find(letter)] = true;
-  if (isa<ReshapeOp>(op)) // what is on one side alone is merged or divided
+  if (isa<ReshapeOp>(op)) // letters on only one side are merged or divided
     for (size_t f = 0; f < rule.names.size(); ++f)
       rule.whole[f] = !llvm::is_contained(rule.operands[0], f) || !llvm::is_contained(rule.results[0], f);
   if (!row->indexed.empty())

@@ -18,9 +18,9 @@ struct Rule {
   using Letters = llvm::SmallVector<int, 6>;
   llvm::SmallVector<std::string, 8> names; ///< names of letters
   llvm::SmallVector<Letters, 4> operands, results;
-  llvm::SmallVector<bool, 8> whole;      ///< by letter: no axis may split it
+  llvm::SmallVector<bool, 8> whole;      ///< for each letter, whether no axis may split it
   llvm::SmallVector<unsigned, 2> linear; ///< linear in these operands: together, or (einsum) in each one separately
-  Combine combine = Combine::None;       ///< how letters that a result lacks are combined; None: no axis may split them
+  Combine combine = Combine::None;       ///< how missing letters of a result are combined; None: they stay whole
   int indexed = -1;                      ///< the letter whose global index matters; -1: none
 
   /// Parses "b s e, e f -> b s f". `r*` stands for all other dims of an operand or result. `ranks`: the ranks of
@@ -29,7 +29,7 @@ struct Rule {
   int find(llvm::StringRef name) const { return static_cast<int>(llvm::find(names, name) - names.begin()); }
 };
 
-/// The rule of an op; none if this room does not know it.
+/// The rule of an op; std::nullopt for ops that the proof does not know.
 std::optional<Rule> ruleOf(mlir::Operation *op);
 /// Whether the fingerprint of the op's results depends on the sizes of dims that must be whole. Attention to a part of
 /// the keys computes a part of its result.

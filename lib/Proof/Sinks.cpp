@@ -1,6 +1,6 @@
 //===- Sinks.cpp - Compares leaves and sinks with the one-device program -----------------===//
-// Copies of a parameter on several stages are equal before the step, because they are drawn with the same key, and
-// equal after it, because all get the same value. So they are equal at every step.
+// Copies of a parameter on several stages are equal at every step: they are drawn with the same key, and each step
+// updates all of them with the same value.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
@@ -92,7 +92,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && !stage.inKernel)
     return true; // present from the start
   if (auto state = dyn_cast<StateOp>(op); state && isOfRounds(state) && op->use_empty())
-    return true; // belongs to the end of a round; the step does not depend on it
+    return true; // a state for the end of a round, on which the step does not depend
   Value value = op->getResult(0);
   std::pair<PlaceAttr, DenseI64ArrayAttr> block;
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(

@@ -129,7 +129,7 @@ void Walk::arrive(int, MoveOpInterface move, Value input, int meeting) {
   meetingOf[move] = meeting;
 }
 
-/// Returns true if values lie alike; one stage may know that its value sums copies.
+/// Returns true if the places are equal, except that only one stage may know that its value sums copies.
 static bool areSame(Where a, const Where &b) {
   a.copies = b.copies;
   return a == b;
@@ -158,9 +158,9 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
   return true;
 }
 
-/// Finds a send without a receive or a receive without a send. It may be in a flow that has only one side, have a
-/// repeated number, or be in order only if it had the missing number. Also returns an unmatched op of the other kind,
-/// if there is one.
+/// Finds a send without a receive or a receive without a send. Suspects are a message in a flow with only one side, a
+/// message with a repeated number, and a message that would be in order if it had the missing number. Also returns an
+/// unmatched op of the other kind, if there is one.
 std::pair<Operation *, Operation *> Walk::oddMessage() {
   using Side = SmallVector<std::pair<int64_t, Operation *>>; // by message number, in the order of the program
   std::map<StageFlow, std::pair<Side, Side>> flows;
@@ -216,7 +216,8 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
   return {most.op, other == odd.end() ? nullptr : other->op};
 }
 
-/// Finds a move over the axis of stages that is not only a sum over it, or else a move of the result of such a move.
+/// Finds a move over the axis of stages that does more than sum over this axis. If there is none, finds a move of the
+/// result of such a sum.
 Operation *Walk::oddMove() {
   Operation *odd = nullptr;
   for (auto &stage : stages)

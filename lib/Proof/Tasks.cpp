@@ -1,7 +1,8 @@
 //===- Tasks.cpp - Calls of the functions of a pipeline's tasks ------------------------------===//
 // A function is called once per microbatch, with corresponding values, and adds its results to sums. So two calls
-// determine the results of all others: results that do not depend on sums are equal, and to the sums each call adds the
-// same. If a call adds the same to two sums with random fingerprints, the addend does not depend on the sums.
+// determine the results of all others: results that do not depend on sums are equal, and every call adds the same value
+// to the sums. If a call adds the same value to two sums with different random fingerprints, that value does not depend
+// on the sums.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 

@@ -49,7 +49,7 @@ struct Likeness {
 /// phase, which count as right. It is null if that phase is the step program itself.
 class Blamer {
 public:
-  /// Indexes both traces: by value, by readers of a value, and by value and place.
+  /// Builds indices of both traces: by value, by readers of a value, and by value and place.
   Blamer(const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before)
       : trace(trace), step(step), before(before) {
     for (auto [i, made] : llvm::enumerate(step.made)) {
@@ -84,7 +84,7 @@ private:
     auto misplaced = [&](int made) { return isMisplaced(made); };
     root = lastRoot(failure.from, misplaced);
     Blame blame = root < 0 ? atSink(failure) : explain(trace.made[root]);
-    for (int from : failure.from) // two operands do not fit each other: the place of either may be wrong
+    for (int from : failure.from) // two operands contradict each other; the place of either may be wrong
       if (int other = lastRoot({from}, misplaced); other >= 0 && other != root)
         blame.other = trace.made[other].op;
     return blame;
@@ -95,7 +95,7 @@ private:
   static std::pair<uint64_t, Operation *> keyOf(uint64_t what, int microbatch, Operation *program) {
     return {what ^ static_cast<uint64_t>(microbatch + 2) * 0xbf58476d1ce4e5b9ull, program};
   }
-  /// Returns true if a stage has `what`, for this microbatch or for any.
+  /// Returns true if a stage has the value or place `what`, for this microbatch or for any microbatch.
   static bool has(const Keys &keys, uint64_t what, int microbatch, Operation *op) {
     Operation *program = programOf(op);
     return keys.contains(keyOf(what, microbatch, program)) || keys.contains(keyOf(what, State::ofAny, program));
@@ -113,7 +113,8 @@ private:
   }
 
   /// The last wrong record with right operands among the wrong records that lead to `from`; -1: none. A sum of wrong
-  /// values may be right again (windows, sums in another order), so an earlier wrong value need not be the cause.
+  /// values may be right again (in windows, or if sums have another order), so an earlier wrong value is not always the
+  /// cause.
   int lastRoot(ArrayRef<int> from, llvm::function_ref<bool(int)> isWrong) const {
     SmallVector<int> todo(from);
     llvm::DenseSet<int> seen;
@@ -131,8 +132,8 @@ private:
   }
 
   /// Among values that overlap in memory, blames the one whose place is least like a planner's choice, or that overlaps
-  /// the most others. Of the values that it overlaps, names the one chosen by the same rule. Blames `op` if no two
-  /// values overlap.
+  /// the most others. By the same rule, chooses one of the values that it overlaps, and names it as well. Blames `op`
+  /// if no two values overlap.
   Blame ofBytes(Operation *op) const {
     llvm::MapVector<Operation *, llvm::SetVector<Operation *>> others;
     for (const Trace::Clash &clash : trace.clashes) {
@@ -151,7 +152,7 @@ private:
       return blame;
     }
     Packing packing;
-    auto isLess = [&](Operation *a, Operation *b) { // an op with many results overlaps many
+    auto isLess = [&](Operation *a, Operation *b) { // an op with many results overlaps many values
       return std::tuple(packing.fit(b), others[a].size() * b->getNumResults()) <
              std::tuple(packing.fit(a), others[b].size() * a->getNumResults());
     };
@@ -186,7 +187,7 @@ private:
         copy.fault = failure.fault;
         return copy;
       }
-    Operation *last = nullptr; // the last op that makes an operand
+    Operation *last = nullptr; // the last op that computes an operand
     for (int from : failure.from)
       if (Operation *op = from < 0 ? nullptr : trace.made[from].op)
         if (failure.fault == FaultKind::Scale && isa<BlockOffsetOp, KeyCountsOp>(op))
@@ -206,7 +207,7 @@ private:
            llvm::any_of(right.from, [&](int from) { return from >= 0 && valueOf(step, from) == read.state.value; });
   }
 
-  /// `reader` should read `right` as its operand: blames the reader, or the op that made its operand.
+  /// `reader` should read `right` as its operand. Blames the reader, or the op that computed its operand.
   Blame replaced(const Made &reader, unsigned operand, const Made &right, Blame blame) const {
     const Made &read = trace.made[reader.from[operand]];
     State wanted = read.state;
@@ -214,7 +215,8 @@ private:
     blame.step = right.op->getLoc();
     if (blame.fault == FaultKind::Value && (isTable(right.op) || isTable(read.op)))
       blame.fault = FaultKind::Scale;
-    // The value that it reads is right elsewhere, and the value that it should read exists, perhaps at other places.
+    // The value that it reads is right for other readers, and the value that it should read exists, perhaps at other
+    // places.
     bool isMixedUp = !isa<MoveOpInterface, CopyOp>(read.op) && first.contains(read.state.value) &&
                      has(values, wanted.value.x, wanted.microbatch, reader.op);
     if (isMixedUp || (!isInPlaceOf(read, right) && has(there, wanted.hash(), wanted.microbatch, reader.op))) {
@@ -223,7 +225,8 @@ private:
           "expected operand " + std::to_string(operand) + " to be the result of the " + text(right.op) + "";
       return blame;
     }
-    // If no op makes the wanted value, the op that makes this operand should have made it: blame that op.
+    // If no op computes the wanted value, the op that computes this operand should have computed it, so that op is to
+    // blame.
     if (isa<AccumulateOp, MicrobatchOp>(read.op) && isa<AccumulateOp, MicrobatchOp>(right.op) &&
         read.from.size() == 1 && right.from.size() == 1 && read.from[0] >= 0 && right.from[0] >= 0)
       return replaced(read, 0, step.made[right.from[0]], blame);
@@ -246,7 +249,8 @@ private:
     return blame;
   }
 
-  /// The op that selects this operand: the reader, or the op that passes values into its block or out of another one.
+  /// The op that chooses this operand: the reader, or the op that passes values into the reader's block or out of
+  /// another block.
   Operation *whoReads(const Made &reader, unsigned operand, const Point &wanted) const {
     if (operand >= reader.op->getNumOperands())
       return reader.op;
@@ -300,8 +304,8 @@ private:
     return like;
   }
 
-  /// The op of the step that `wrong` most likely stands for: one that reads the same value and is similar enough, or
-  /// else the only missing op.
+  /// The op of the step to which `wrong` most likely corresponds: one that reads the same value and is similar enough,
+  /// or else the only missing op.
   std::optional<Likeness> nearest(const Made &wrong) const {
     std::optional<Likeness> best;
     for (int from : wrong.from) {
@@ -329,7 +333,8 @@ private:
     return only;
   }
 
-  /// Returns true if an op makes numbers that are the same in every step: rotations, positions, buckets of distances.
+  /// Returns true if an op computes numbers that are the same in every step: rotations, positions, buckets of
+  /// distances.
   static bool isTable(Operation *op) { return isa<RopeTableOp, IotaOp>(op); }
 
   /// Returns true if `wrong` lacks an optional part of `right`, such as the mask, addends or dropout of attention.
@@ -370,8 +375,7 @@ private:
     return isa<IotaOp, EmbeddingOp, EmbeddingGradOp, PickOp, CrossEntropyGradOp, MaskPaddingOp>(op);
   }
 
-  /// Blames a copy if the step program has another op on the same operand in its place. Ops of `reader`'s kind do not
-  /// count.
+  /// Blames a copy if the step program has another op on the same operand instead. Ops of `reader`'s kind do not count.
   Blame copied(const Made &copy, Operation *reader = nullptr) const {
     Blame blame{copy.op, FaultKind::Place, "", std::nullopt};
     auto it = copy.from.empty() || copy.from[0] < 0 ? readers.end() : readers.find(copy.state.value);
@@ -463,7 +467,7 @@ private:
   const Trace &trace, &step;
   const llvm::DenseSet<uint64_t> *before;
   llvm::DenseMap<Point, int> first;                    ///< the first record of the step program with that value
-  llvm::DenseMap<Point, llvm::SetVector<int>> readers; ///< by value: records of the step program that read it
+  llvm::DenseMap<Point, llvm::SetVector<int>> readers; ///< for each value, records of the step program that read it
   Keys values;                                         ///< values of a stage, at any place
   Keys there;                                          ///< values of a stage with their places
 };

@@ -1,6 +1,6 @@
 //===- Trace.h - Finds the op that makes a proof fail ----------------------------------------===//
-// If a program is not proved, it is walked again with a record of all values, and so is the step program. The error
-// begins at an op whose operands exist in the step or the previous phase, but whose result does not.
+// If a program is not proved, it is walked again with a record of all values, and so is the step program. The fault is
+// at an op whose operands exist in the step or in the previous phase, but whose result does not.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_TRACE_H
 #define PC_LIB_PROOF_TRACE_H
@@ -29,16 +29,16 @@ struct Failure {
 
 /// All values of a walk, in order.
 struct Trace {
-  /// A value and the op that made it.
+  /// A value and the op that computed it.
   struct Made {
     mlir::Operation *op;
     State state;
-    llvm::SmallVector<int, 3> from;  ///< the records of its operands; -1: not made by an op
-    mlir::Operation *call = nullptr; ///< the call in which it was made; null: the step itself
+    llvm::SmallVector<int, 3> from;  ///< the records of its operands; -1: not computed by an op
+    mlir::Operation *call = nullptr; ///< the call in which it was computed; null: the step itself
   };
   /// Bytes that an op reads as one value although they hold another one.
   struct Clash {
-    mlir::Operation *reader, *maker, *writer; ///< the reader, and the ops that made the two values; null: not known
+    mlir::Operation *reader, *maker, *writer; ///< the reader, and the ops that computed the two values; null: not known
     mlir::Operation *makerCall, *writerCall;  ///< the calls in which they ran
   };
   std::vector<Made> made;

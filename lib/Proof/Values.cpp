@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// The text of an attribute is hashed once.
+/// The text of an attribute is hashed only once.
 uint64_t Values::hashOf(Attribute attribute) {
   auto [it, isNew] = hashes.try_emplace(attribute, 0);
   if (isNew) {
@@ -100,9 +100,9 @@ static bool isRoundedBias(Operation *op) {
          llvm::all_of(op->getUsers(), [](Operation *user) { return isa<AddOp>(user) && isBf16(user->getResult(0)); });
 }
 
-/// Splits a routed einsum into a product without the mask and a product with the mask. The mask multiplies the first of
-/// these that exists: an operand that has exactly the mask's dims, the result if it has these dims, an operand that has
-/// them, the first operand. The product rounds in the same way as without the mask.
+/// Splits a routed einsum into a product without the mask and a product with the mask. The mask multiplies an operand
+/// that has exactly the mask's dims; otherwise the result, if it has these dims among others; otherwise an operand that
+/// has them; otherwise the first operand. The product rounds in the same way as without the mask.
 void Values::route(Recipe &recipe) {
   Product bare = *recipe.product;
   SmallVector<int> mask = bare.in.pop_back_val();
@@ -145,7 +145,8 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
   for (StringAttr name : op->getName().getAttributeNames())
     if (name != "operandSegmentSizes")
       if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value) {
-        // Walk.cpp checks the start of a rank's block of a choice, and Place.h that of dropped elements.
+        // Walk.cpp checks the start of a rank's block of a choice. Place.h checks the start of a block of dropped
+        // elements.
         if (isa<TopKOp>(op) && (name == "global" || name == "layout"))
           continue;
         if (auto drop = dyn_cast<DropAttr>(*value))
@@ -258,8 +259,8 @@ Point Values::routed(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
   return recipe.masked < 0 ? masked(point) : point;
 }
 
-/// A stack has a point of its own, from which its entries are found again. Moves do not change it. An op that does not
-/// work entry by entry makes of it a value that no one-device program has.
+/// A stack has a separate point, and the entries can be looked up by this point. Moves do not change it. If an op does
+/// not work entry by entry, its result has a point that no value of a one-device program has.
 Point Values::stackOf(ArrayRef<Point> entries) {
   Key key = Key(secret).add("stack");
   for (Point entry : entries)
@@ -352,6 +353,6 @@ Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
   };
   Point point = computed();
   if (recipe.mask)
-    return point; // the sum inside is rounded
+    return point; // the inner sum is rounded
   return recipe.rounds[number] ? rounding * point : recipe.unrounds ? unrounding * point : point;
 }

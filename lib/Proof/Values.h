@@ -40,7 +40,7 @@ struct Recipe {
   unsigned line = 0, operands = 0; ///< `operands`: without the starts of blocks
   double number = 0;
   Key key;                              ///< the key of the op and its attributes
-  llvm::SmallVector<bool, 3> rounds;    ///< by result: rounded to bf16
+  llvm::SmallVector<bool, 3> rounds;    ///< for each result, whether it is rounded to bf16
   bool isPointwise = false;             ///< an element of the result needs only the same element of the operands
   bool unrounds = false;                ///< the result is the same as for an unrounded operand
   const Product *product = nullptr;     ///< Einsum
@@ -67,7 +67,8 @@ public:
   /// The point of a value with this name.
   Point named(llvm::ArrayRef<llvm::StringRef> words) const;
   Point constant(double number) const { return scaled(named({"one"}), number); }
-  /// A value times a number. A sum of it is still a sum of the product that the value is.
+  /// A value times a number. If the value is a product, sums of the result are still recognized as sums of this
+  /// product.
   Point times(Point point, double number);
   /// The point that all elements of a stack share. A stack holds one value per microbatch.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
@@ -83,7 +84,7 @@ public:
   }
 
 private:
-  /// A value that is a product. An einsum whose only operand is this value counts as a product of the same factors.
+  /// A value that is a product. An einsum whose only operand is such a value counts as a product of the same factors.
   struct Made {
     const Product *product;
     size_t operands;  ///< the index in `factors` of the first one
@@ -114,8 +115,8 @@ private:
   LinearMap rounding, unrounding;
   std::deque<Product> products;
   llvm::DenseMap<mlir::Attribute, const Product *> productOf;            ///< by spec
-  llvm::DenseMap<Point, Made> made;                                      ///< by value: the product that it is
-  llvm::DenseMap<Point, std::vector<Point>> stacks;                      ///< by value: its entries along the first dim
+  llvm::DenseMap<Point, Made> made;                                      ///< values that are products, and these
+  llvm::DenseMap<Point, std::vector<Point>> stacks;                      ///< stacks, and their entries
   llvm::DenseMap<const Product *, std::unique_ptr<Recipe>> entryRecipes; ///< null: not computed entry by entry
   std::vector<Point> factors;
   llvm::DenseMap<mlir::Attribute, uint64_t> hashes;

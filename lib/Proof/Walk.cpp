@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// Records the first failure, and the ops that made its operands. Always returns false.
+/// Records the first failure, and the ops that computed its operands. Always returns false.
 bool Walk::refuse(Operation *op, const Twine &why, FaultKind fault, Operation *other) {
   if (!failure.why.empty())
     return false;
@@ -191,7 +191,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   SmallVector<const Where *, 6> in;
   SmallVector<Point, 6> points;
   SmallVector<int, 6> microbatches;
-  std::optional<Point> rows; // the mask of the rows that are read or made
+  std::optional<Point> rows; // the mask of the rows that are read or computed
   int microbatch = State::ofAny;
   for (Value operand : op->getOperands()) {
     State state = stateOf(operand);
@@ -261,7 +261,8 @@ bool Walk::compute(Stage &stage, Operation *op) {
   return true;
 }
 
-/// The element must be in its stack, and it gets the stack's fingerprint and its own microbatch.
+/// Returns the state of an element: the fingerprint of the stack's elements, and its own microbatch. The bytes of the
+/// element must lie in the stack.
 std::optional<State> Walk::element(Operation *op, const State &stack, int64_t number) {
   auto shape = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
   if (!stack.where || shape.empty() || number < 0 || number >= shape[0]) {
@@ -296,8 +297,8 @@ bool Walk::microbatch(Stage &stage, MicrobatchOp view) {
   return read(stage, view, view.getElement(), *state);
 }
 
-/// Walks the body once per microbatch. After all microbatches are known to be equal, the values of the rest are added
-/// without a walk.
+/// Walks the body once per microbatch. As soon as all microbatches are known to be equal, the values of the remaining
+/// ones are added without a walk.
 bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t count = accumulate.getMicrobatches();
@@ -355,7 +356,7 @@ bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
   return true;
 }
 
-/// A value that is added to a sum must be complete or an addend itself. Each addend counts with the share of its
+/// A value that is added to a sum must be complete or an addend itself. Each addend is multiplied by the share of its
 /// microbatch.
 bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
   auto accumulate = cast<AccumulateOp>(yielded.getOwner()->getParentOp());
@@ -439,8 +440,8 @@ bool Walk::start(Stage &stage, StartOp start) {
   return true;
 }
 
-/// Gives the results of a start's moves. Until here, the operands must have kept their bytes, and no op may have
-/// written to the bytes of the results.
+/// Defines the results of a start's moves. The operands must still have their bytes, and no op may have written to the
+/// bytes of the results.
 bool Walk::wait(Stage &stage, WaitOp wait) {
   StartOp start = wait.getStart();
   auto it = underWay.find(start);

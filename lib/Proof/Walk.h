@@ -21,8 +21,8 @@
 
 namespace pc::proof {
 
-/// The key of a leaf. For a parameter it is its name and null, for a state its name and its parameter, and for any
-/// other leaf its op and all its attributes.
+/// The key of a leaf. It consists of name and null for a parameter, of the two names for a state and its parameter, and
+/// of the op and all its attributes for any other leaf.
 using LeafName = std::pair<mlir::Attribute, mlir::Attribute>;
 /// "'wte'", "m of 'wte'".
 std::string textOf(LeafName name);
@@ -56,7 +56,8 @@ struct Facts {
 
 /// State that all phases share.
 struct Shared {
-  /// The secret must be new in every run: then no program can be written so that its points equal those of another one.
+  /// The secret must be new in every run, so that nobody can write a wrong program with the same points as the right
+  /// one.
   explicit Shared(Key secret = Key::drawn()) : values(secret) {}
   Values values;
   std::set<Where> places;
@@ -68,8 +69,8 @@ struct Shared {
 /// disagreement. With a trace, every value is recorded, so that Trace.cpp can find the cause. One object walks once.
 class Walk : StageRunner::Visitor {
 public:
-  /// Fills `facts`, and `trace` if it is given. `reference`: the facts of the one-device program. It is null for this
-  /// program itself, and for a `parallel` program whose one-device program is missing.
+  /// Fills `facts`, and `trace` if it is given. `reference`: the facts of the one-device program. It is null if the
+  /// program is itself the one-device program, or if the one-device program of a `parallel` program is missing.
   Walk(Shared &shared, Facts &facts, const Facts *reference, Trace *trace = nullptr, bool parallel = false)
       : shared(shared), values(shared.values), placer(axis, !reference && !parallel), facts(facts),
         reference(reference), trace(trace), isStep(!reference && !parallel) {}
@@ -93,11 +94,11 @@ private:
     llvm::DenseMap<mlir::Operation *, int64_t> positions; ///< positions of parameters, computed at the first request
     llvm::MapVector<LeafName, Held> held;
     Bytes bytes;
-    llvm::MapVector<mlir::Operation *, State> last; ///< by leaf: the contents of its bytes when the step ends
+    llvm::MapVector<mlir::Operation *, State> last; ///< for each leaf, the contents of its bytes when the step ends
     int64_t arena = -1;                             ///< bytes; -1: values have no homes
     mlir::Operation *arenaOp = nullptr;
     bool inKernel = false;
-    const std::map<int64_t, int64_t> *places = nullptr; ///< maps the ranges of the function that runs to the arena
+    const std::map<int64_t, int64_t> *places = nullptr; ///< maps ranges of the current function to the arena
   };
   /// Whether a result (the second number) may be written over an operand (the first number).
   using Sharing = llvm::SmallDenseMap<std::pair<unsigned, unsigned>, bool, 4>;
@@ -125,17 +126,17 @@ private:
     int microbatch = State::ofAny;
     llvm::SmallVector<State> in, out;
     std::vector<Shown> shown;
-    llvm::SmallVector<bool> isSum;    ///< by argument: a sum over other microbatches
+    llvm::SmallVector<bool> isSum;    ///< for each argument, whether it is a sum over other microbatches
     llvm::SmallVector<int> sameRange; ///< `Ranges::same` of the call
-    llvm::SmallVector<bool> isLost;   ///< by argument: its bytes hold something else after the call
-    llvm::SmallVector<int> addedTo;   ///< by result: the argument to which `out` is added; -1: none
+    llvm::SmallVector<bool> isLost;   ///< for each argument, whether its bytes hold another value after the call
+    llvm::SmallVector<int> addedTo;   ///< for each result, the argument to which `out` is added; -1: none
     bool isKnown = false;
     bool isLike(const Task &other) const;
   };
   /// The ranges of the arguments, the results and the frame of a call.
   struct Ranges {
     llvm::SmallVector<Range> list;
-    llvm::SmallVector<int> same; ///< by range: the first equal range
+    llvm::SmallVector<int> same; ///< for each range, the first equal range
     bool overlap = false;        ///< some ranges overlap without being equal
   };
   /// A function, and its calls so far.
@@ -187,7 +188,7 @@ private:
   bool update(Stage &stage, UpdateOp update);
   bool output(Stage &stage, OutputOp output);
   bool show(const Shown &one);
-  /// Whether a choice has the place that it states, at which the runtime may replace it.
+  /// Whether a choice has the place that it states. The runtime may replace it there.
   bool isShownWhereItLies(TopKOp choice, const Where &where);
   bool showAgain(llvm::ArrayRef<Shown> others, int microbatch);
   bool compareSinks();
@@ -236,9 +237,9 @@ private:
              std::pair<mlir::Operation *, mlir::Operation *> writer, mlir::Operation *other = nullptr);
   std::pair<mlir::Operation *, mlir::Operation *> oddMessage();
   mlir::Operation *oddMove();
-  /// Records a value that `op` has made, with its operands and, if traced, with other records.
+  /// Records a value that `op` has computed, with its operands and, if traced, with other records.
   void set(mlir::Operation *op, mlir::Value result, State state, llvm::ArrayRef<int> from = {});
-  /// Sets the state of a value. States of all values of an op or block lie together.
+  /// Sets the state of a value. The states of all values of an op or block are stored together.
   void assign(mlir::Value value, const State &state) {
     auto [owner, number] = ownerOf(value);
     State *&states = env[owner];
@@ -281,7 +282,7 @@ private:
   TaskFunctions functions;
   llvm::BumpPtrAllocator room;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, const Where *> placesOfLeaves;
-  llvm::DenseMap<void *, State *> env; ///< by op or block: the states of all its values
+  llvm::DenseMap<void *, State *> env; ///< for each op or block, the states of all its values
   std::deque<Called> called;
   llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, Called *> calledByName; ///< by stage and name
   Task task; ///< the current call and its ranges, kept to reuse their memory
@@ -289,14 +290,14 @@ private:
   const Ranges noRanges;
   const State gone{values.named({"gone"})}; ///< the state of bytes that hold no value
   std::deque<Memo> memos;
-  llvm::DenseMap<mlir::Operation *, const Memo *> memoOfLast; ///< by op: the memo of its last run
+  llvm::DenseMap<mlir::Operation *, const Memo *> memoOfLast; ///< for each op, the memo of its last run
   std::unordered_multimap<size_t, const Memo *> memosByHash;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> underWay; ///< by start: the results
   std::vector<Shown> shown;                                             ///< the outputs of ops that ran
   int64_t started = 0;                                                  ///< the number of starts so far
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> sums;     ///< by accumulation: the sums so far
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> sums;     ///< for each accumulation, the sums so far
   llvm::DenseMap<mlir::Value, int64_t> elementOffsets; ///< the offset of a block argument in its stack, in bytes
-  llvm::DenseMap<mlir::Operation *, Sharing> sharing;  ///< by op, for ops without a memo
+  llvm::DenseMap<mlir::Operation *, Sharing> sharing;  ///< for each op without a memo
   llvm::DenseMap<int, llvm::SmallVector<Arrival>> meetings;
   llvm::DenseMap<mlir::Operation *, int> meetingOf;
   /// A stack, and the number of one of its elements.
@@ -304,7 +305,8 @@ private:
     State stack;
     int64_t number, count;
   };
-  llvm::DenseMap<std::pair<Point, int>, Element> stacks; ///< by element of a stack, which shares the stack's bytes
+  llvm::DenseMap<std::pair<Point, int>, Element>
+      stacks; ///< keyed by an element of a stack, which shares the stack's bytes
   std::map<std::pair<StageFlow, int64_t>, std::pair<State, mlir::Type>> mail;
 };
 

@@ -108,7 +108,8 @@ std::optional<Index> Group::moved(const Index &old) const {
   return reduced(n, terms, old.constant + own->factor * block.constant);
 }
 
-/// An index per axis of the group, in its order, is replaced as a whole; any other index one by one.
+/// If the indices are one per axis of the group, in its order, they are replaced together. Otherwise they are replaced
+/// one by one.
 std::optional<Indices> Group::moved(ArrayRef<Index> old) const {
   Indices list, own = plain();
   while (!old.empty()) {

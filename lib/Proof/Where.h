@@ -62,8 +62,8 @@ struct Group {
   Indices indices() const;
   /// The coordinate of each axis.
   Indices plain() const;
-  /// `index` with the coordinate on `axes` replaced by the coordinate of the rank whose value arrives; none if it
-  /// depends on `axes` in another way.
+  /// `index` with the coordinate on `axes` replaced by the coordinate of the rank whose value arrives; std::nullopt if
+  /// the index depends on `axes` in another way.
   std::optional<Index> moved(const Index &index) const;
   std::optional<Indices> moved(llvm::ArrayRef<Index> indices) const;
 };
@@ -113,7 +113,7 @@ struct Where {
   Combine combine = Combine::None;
   std::vector<PartialSum> parts; ///< ascending
   AxisSet root = 0;              ///< axes on which only coordinate 0 has the value
-  bool copies = false;           ///< complete, and sums copies of one value: ranks may add theirs up
+  bool copies = false;           ///< a complete value that sums copies; ranks may add theirs up
   Note note;
 
   Where() = default;

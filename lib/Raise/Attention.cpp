@@ -65,7 +65,7 @@ static std::optional<Pieces> piecesOf(Value result) {
   if (product.summed() != 1 || product.terms.size() != 2)
     return std::nullopt;
 
-  // Dims of the scores are those of the softmax; their sum gets a number of its own.
+  // The dims of the scores are those of the softmax. The dim that they sum over gets a new number.
   auto along = [&](const Term &term) {
     return Term{term.value, llvm::map_to_vector(term.dims, [&](int dim) {
                   return dim < product.rank ? weights.dims[dim] : out.rank + 1;
@@ -121,7 +121,7 @@ bool pc::raiseAttention(Operation *op) {
   Pieces &p = *pieces;
   OpBuilder builder(op);
   Location loc = op->getLoc();
-  // Dims that attention has and these pieces lack get new numbers, and size 1.
+  // Dims of attention that these pieces do not have get new numbers, and size 1.
   int next = p.width + 1;
   auto dimOf = [&](ArrayRef<int> dims, size_t i) { return i < dims.size() ? dims[i] : next++; };
   int batch = dimOf(p.shared, 0), heads = dimOf(p.shared, 1), queries = p.own[0], group = dimOf(p.own, 1);

@@ -2,7 +2,7 @@
 // Begins at a sum of addends, one per expert, each with the expert's entry of the same weights of a choice. If the
 // addends are computed by the same ops from the same values and from parameters that only they read, one op with a dim
 // of experts replaces the ops of all experts, and one packed parameter their parameters. Then raiseExperts routes the
-// sum. If it cannot, the program stays as it was.
+// sum. If that fails, all changes are undone.
 //===------------------------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -45,7 +45,7 @@ public:
   Stacked stack(ArrayRef<Value> values);
   /// Returns true if packed parameters keep the positions of all others.
   bool keepsPositions() const;
-  /// Erases what was built.
+  /// Erases all new ops.
   void undo();
   /// Erases the ops of single experts, which nothing reads any more, and their parameters.
   void eraseOld();
@@ -64,10 +64,10 @@ private:
 
   Operation *root;
   size_t count;
-  llvm::DenseMap<Value, std::pair<SmallVector<Value>, Stacked>> known; ///< by the value of the first expert
+  llvm::DenseMap<Value, std::pair<SmallVector<Value>, Stacked>> known; ///< keyed by the value of the first expert
   SmallVector<Operation *> built;
   SmallVector<ParameterOp> packed;                ///< the parameters of single experts
-  llvm::DenseMap<Operation *, int64_t> positions; ///< of parameters, among all imported ones
+  llvm::DenseMap<Operation *, int64_t> positions; ///< positions of parameters among all imported ones
 };
 
 } // namespace
@@ -120,7 +120,7 @@ Stacked Experts::stack(ArrayRef<Value> values) {
   return result;
 }
 
-/// Whether ops of one kind and one type make the values.
+/// Whether ops of the same kind and type compute the values.
 static bool canStack(ArrayRef<Value> values) {
   Operation *first = values[0].getDefiningOp();
   return first && first->getNumResults() == 1 && llvm::all_of(values, [&](Value value) {
@@ -188,7 +188,8 @@ static std::string commonName(ArrayRef<StringRef> names, llvm::function_ref<bool
   return around("{" + llvm::join(middles, ",") + "}");
 }
 
-/// Initial values may differ if a run starts from the weights of the program. The parts would have the same ones.
+/// Parts of a packed parameter have the same kind of initial values. Parameters may differ in it only if a run reads
+/// the weights of the program.
 static bool canPack(ParameterOp a, ParameterOp b) {
   auto program = a->getParentOfType<ModuleOp>().getOps<ProgramOp>();
   bool hasWeights = !program.empty() && (*program.begin()).getWeights();
@@ -340,7 +341,7 @@ void Experts::eraseOld() {
   }
 }
 
-/// The addends of a sum, in order, of which inner sums have no other readers.
+/// The addends of a sum, in order. Inner sums are opened if they have no other readers.
 static void addendsOf(Value value, bool isRoot, SmallVector<Value> &addends) {
   auto sum = value.getDefiningOp<AddOp>();
   if (!sum || (!isRoot && !value.hasOneUse()))

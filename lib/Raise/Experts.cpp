@@ -28,7 +28,7 @@ class ExpertSum {
 public:
   explicit ExpertSum(EinsumOp root) : root(root) {}
 
-  /// Returns true if the sum is one over experts and only chosen ones count. Changes nothing.
+  /// Returns true if this is a sum over experts to which only chosen experts contribute. Changes nothing.
   bool match();
   /// Builds the routed form before the root.
   Value rewrite();
@@ -96,7 +96,8 @@ static bool isIdentity(Value value) {
   return x >= 0 && y >= 0 && x != y && constantOf(select.getA()) == 1 && constantOf(select.getB()) == 0;
 }
 
-/// The factor of an einsum that an identity matrix puts instead of `factor`, or `factor` itself.
+/// If an operand of the einsum is an identity matrix that renames `factor`, returns the other factor; otherwise
+/// `factor` itself.
 static int renamed(EinsumOp einsum, const FactorRule &rule, int factor) {
   for (auto [operand, factors] : llvm::zip_equal(einsum.getInputs(), rule.operands))
     if (llvm::is_contained(factors, factor) && isIdentity(operand) && factors[0] != factors[1])
@@ -173,8 +174,8 @@ bool ExpertSum::match() {
 }
 
 /// Expands a term of the product number `at` that is a value by token and expert and has no other reader: a product, or
-/// a sum, which gives another product. Of two products with weights only the last one is expanded; the first one makes
-/// no dim of the result.
+/// a sum, which gives another product. Of two products with weights only the last one is expanded, because no dim of
+/// the result comes from the first one.
 bool ExpertSum::open(size_t at) {
   for (size_t i = 0; i < addends[at].terms.size(); ++i) {
     Term term = addends[at].terms[i];
@@ -203,7 +204,8 @@ bool ExpertSum::open(size_t at) {
   return false;
 }
 
-/// Replaces term `i` by the operands of the einsum that makes it. The dims that this einsum sums get new numbers.
+/// Replaces term `i` by the operands of the einsum that computes it. The dims that this einsum sums over get new
+/// numbers.
 bool ExpertSum::openEinsum(ProductForm &product, size_t i) {
   Term term = product.terms[i];
   auto einsum = term.value.getDefiningOp<EinsumOp>();
@@ -227,8 +229,8 @@ bool ExpertSum::openEinsum(ProductForm &product, size_t i) {
   return true;
 }
 
-/// The values before one product. At most one factor is a parameter of experts; no value may lack some tokens of the
-/// choice only.
+/// The values before one product. At most one factor may be a parameter of experts. A value must have all dims of the
+/// choice's tokens or none.
 bool ExpertSum::collectProduct(const ProductForm &product) {
   int weights = 0;
   for (const Term &term : product.terms) {
@@ -310,8 +312,8 @@ Term ExpertSum::entryTerm(const Term &term) const {
   return {it->second, llvm::map_to_vector(order, [&](int dim) { return term.dims[dim]; })};
 }
 
-/// The product of `terms`, of which only chosen entries count. Values that differ neither by token nor by expert are
-/// first copied to each expert, because routed products read lines of experts.
+/// The product of `terms`, of which only chosen entries are needed. Values that differ neither by token nor by expert
+/// are first copied to each expert, because routed products read lines of experts.
 Value ExpertSum::routed(ArrayRef<Term> terms, ArrayRef<int> result, ArrayRef<int> choiceDims,
                         const llvm::DenseMap<int, int64_t> &sizes, double scale) {
   OpBuilder builder(root);
@@ -339,7 +341,7 @@ static void addSizes(const Term &term, llvm::DenseMap<int, int64_t> &sizes) {
     sizes[dim] = size;
 }
 
-/// Makes the new value of an entry by the same op. Einsums become routed.
+/// Computes the new value of an entry with the same op. Einsums become routed.
 void ExpertSum::rebuild(Operation *op) {
   Value old = op->getResult(0);
   ArrayRef<int> dims = entries.find(old)->second;
@@ -476,7 +478,7 @@ void ExpertSum::nameRouter(Value value, int dim) {
 }
 
 /// Runs can write and read the choices of layers that have numbers, if these are [batch, sequence, experts]. Dims are
-/// known by their sizes here, so a batch must not be as large as a sequence is long.
+/// identified by their sizes here, so the sizes of batch and sequence must differ.
 void ExpertSum::numberChoice() {
   auto programs = choice->getParentOfType<ModuleOp>().getOps<ProgramOp>();
   ArrayRef<int64_t> shape = typeOf(choice.getX()).getShape();

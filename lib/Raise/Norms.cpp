@@ -40,7 +40,7 @@ static Value squareOfInverse(Value value) {
   return {};
 }
 
-/// The value of which `value` is a constant multiple.
+/// The value without constant factors.
 static Value unscaled(Value value) {
   while (auto scale = value.getDefiningOp<ScaleOp>())
     value = scale.getX();

@@ -33,7 +33,7 @@ bool raiseExperts(mlir::Operation *op);
 /// Builds the routed form of such a sum before it. Returns null, and builds nothing, if it is no such sum.
 mlir::Value routedExperts(EinsumOp root);
 
-/// Raises a sum to which each expert contributes by ops of its own, as a loop writes it. Packs the parameters of the
+/// Raises a sum to which each expert contributes with separate ops, as a loop writes it. Packs the parameters of the
 /// experts.
 bool raiseExpertLoop(mlir::Operation *op);
 

@@ -120,7 +120,7 @@ std::optional<ReducedDim> pc::reducedDim(const ProductForm &product, const Term 
   return reduced;
 }
 
-/// The sum over `dim` of nothing but `of`, multiplied by `scale`.
+/// Matches the sum of `of` over `dim`, multiplied by `scale`.
 bool pc::isSumOver(Value value, Value of, int dim, double scale) {
   ProductForm product = productOf(value, of);
   if (product.terms.size() != 1 || product.terms[0].value != of || std::abs(product.scale / scale - 1) > 1e-6)

@@ -56,12 +56,12 @@ struct ReducedDim {
   llvm::SmallVector<int> rows;
 };
 
-/// Returns none unless the product sums over exactly one dim, `term` has it, and the term's other dims are those of the
-/// result.
+/// Returns std::nullopt unless the product sums over exactly one dim, `term` has this dim, and the term's other dims
+/// are those of the result.
 std::optional<ReducedDim> reducedDim(const ProductForm &product, const Term &term);
 
-/// The product that `value` is; the value itself if it is no other product. Sums of the outermost einsum are part of
-/// the product. A value that an inner einsum sums is one term, and so is `whole`.
+/// `value` as a product. If it is not computed as a product, the value itself is the only term. Sums of the outermost
+/// einsum are part of the product. A value that an inner einsum sums is one term, and so is `whole`.
 ProductForm productOf(mlir::Value value, mlir::Value whole = {});
 
 /// The product of the operands of one einsum that sums. `value` and the operands may be scaled and transposed. Other

@@ -84,7 +84,7 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
       scale = std::max(scale, std::abs(g));
     int64_t n = gradient.size(), count = std::min<int64_t>(samples, n);
     for (int64_t k = 0; k < count; ++k) {
-      int64_t i = (2 * k + 1) * n / (2 * count); // the middle of each of `count` stretches
+      int64_t i = (2 * k + 1) * n / (2 * count); // the middle of each of `count` equal intervals
       auto above = lossWith(name, i, epsilon), below = lossWith(name, i, -epsilon);
       if (failed(above) || failed(below))
         return failure();

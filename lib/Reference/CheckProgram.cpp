@@ -25,7 +25,7 @@ public:
   /// Checks what the interpreter assumes about an op's types, regardless of earlier verifiers.
   LogicalResult check(Operation *op) {
     SmallVector<Value> values;
-    if (!isa<StartOp>(op)) // whose result is a ticket
+    if (!isa<StartOp>(op)) // the result of a start is a ticket
       llvm::append_range(values, op->getResults());
     for (Region &region : op->getRegions())
       llvm::append_range(values, region.getArguments());

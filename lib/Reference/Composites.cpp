@@ -336,7 +336,7 @@ Tensors pc::topK(Inputs in, int64_t k) {
   for (int64_t r = 0; r < numRows(x); ++r) {
     for (int64_t i = 0; i < c; ++i)
       order[i] = i;
-    // Stable, so that of equal entries the first ones are chosen, as kernels do.
+    // The sort is stable, so that among equal entries the first ones are chosen, as in kernels.
     std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return x[r * c + i] > x[r * c + j]; });
     for (int64_t i = 0; i < k; ++i)
       chosen[r * c + order[i]] = 1;

@@ -1,6 +1,7 @@
 //===- Evaluate.cpp - One case per computing op, in the order of PCOps.td ---------------------===//
 // Input: an op and the tensors of one rank. Result: its results, in double precision. Simple ops are defined here,
-// others in Composites.cpp. What depends on global indices comes in the context (offset, first index of a drawn block).
+// others in Composites.cpp. The context has the data that depend on global indices (offset, first index of a drawn
+// block).
 //===-----------------------------------------------------------------------------===//
 #include "Evaluators.h"
 #include "pc/IR/BlockCodes.h"
@@ -14,8 +15,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// The product of the operands, summed (`largest`: their maximum) over the factors that the result lacks. Counts
-/// through all combinations of factors, those of the result outermost.
+/// The product of the operands, summed over the factors that are not in the result (`largest`: the maximum instead of
+/// the sum). Counts through all combinations of factors, those of the result outermost.
 static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bool largest) {
   size_t n = rule.factors.size(), values = in.size() + 1; // the last value is the result
   SmallVector<int64_t> sizes(n, 1), order;

@@ -1,6 +1,6 @@
 //===- Accesses.cpp - Counts reads and writes of a GPU kernel from its code ---------------===//
-// Over a box, a condition or a number of iterations is either known or not. If it is not, the box is divided in two.
-// Conditions of kernels change at few points, so few boxes are enough.
+// A box is a range of blocks, threads and iterations. If a condition or a number of iterations is not the same in the
+// whole box, the box is divided in two. Conditions of kernels change at few points, so few boxes are enough.
 //===-----------------------------------------------------------------------------===//
 #include "Accesses.h"
 #include "../Gpu/WarpgroupAsm.h"
@@ -52,8 +52,8 @@ public:
   TensorWork products;
 
 private:
-  /// Chooses digits for numbers below `size`, so that a step of a higher digit changes a value that the kernel divides
-  /// by a constant by a multiple of that constant. Returns boxes that cover all numbers.
+  /// Chooses digits for numbers below `size`. If the kernel divides a value by a constant, a step of a higher digit
+  /// changes that value by a multiple of the constant. Returns boxes that cover all numbers.
   template <typename OpT> std::vector<Box> readDigits(Variable::Kind kind, int64_t size);
 
   void visit(Block &block, State &state);
@@ -64,7 +64,7 @@ private:
   bool visitAccess(Value pointer, int64_t width, bool stores, State &state);
   void visitProduct(Operation *op, const State &state);
 
-  /// Returns the value as a form; nothing if the box must be divided.
+  /// Returns the value as a form, or std::nullopt if the box must be divided.
   std::optional<Form> evaluate(Value value, State &state);
   std::optional<Form> compute(Value value, State &state);
   std::optional<Form> load(LLVM::LoadOp op, State &state);
@@ -176,8 +176,8 @@ template <typename OpT> std::vector<Box> AccessCounter::readDigits(Variable::Kin
   for (int64_t period : periods)
     if (period > weights.back() && period < size && period % weights.back() == 0)
       weights.push_back(period);
-  // The first box has the numbers whose highest digit is below that of size - 1. Among the others, the next box has
-  // those whose next digit is below, and so on.
+  // The first box has the numbers whose highest digit is below the highest digit of size - 1. The second box has those
+  // with the same highest digit and a smaller second digit, and so on.
   std::vector<Box> boxes;
   Box around;
   Form number;

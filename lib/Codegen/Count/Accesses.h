@@ -1,7 +1,7 @@
 //===- Accesses.h - Counts reads and writes of a GPU kernel from its code -----------------===//
 // Walks a gpu.func for all of its threads at once: every address, condition and loop bound is a linear form of the
-// block's number, the thread's number and loop counters. So the counts are for the code that runs, independently of the
-// code that generated it.
+// block's number, the thread's number and loop counters. So the counts describe the code that runs, and do not rely on
+// the code that generated it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_COUNT_ACCESSES_H
 #define PC_LIB_CODEGEN_COUNT_ACCESSES_H
@@ -31,8 +31,8 @@ struct Accesses {
 /// several threads of a block, or in several iterations of a loop, counts once. So does an access that repeats an
 /// earlier one of the same thread, because its value is in a register or the first-level cache. Blocks count
 /// separately, except that a buffer of at most `cachedBytes` stays in the second-level cache, so at most its size
-/// counts. At most the size of the buffer also counts for accesses under a condition on data, or in a loop whose end
-/// depends on data. Fails with an error at an op that accesses memory in a way that the emitters do not use.
+/// counts. Accesses under a condition on data, or in a loop whose end depends on data, also count as at most the size
+/// of the buffer. Fails with an error at an op that accesses memory in a way that the emitters do not use.
 constexpr int64_t cachedBytes = int64_t(4) << 20;
 llvm::FailureOr<llvm::SmallVector<Accesses>> countAccesses(mlir::gpu::GPUFuncOp kernel,
                                                            llvm::ArrayRef<CountedBuffer> buffers,

@@ -112,7 +112,7 @@ std::set<VariableId> Forms::dims(const Form &form) const {
   return found;
 }
 
-/// The dim whose change moves the form the most, which is the best one to divide a box by.
+/// The dim whose range changes the form the most. Dividing a box along it narrows the form the most.
 std::optional<VariableId> Forms::widest(const Form &form, const Box &box) const {
   std::optional<VariableId> found;
   int64_t most = 0;

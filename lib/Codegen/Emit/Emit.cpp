@@ -191,7 +191,7 @@ Num Emitter::exp(Num x) {
     return wrap(decltype(op)::create(b, loc, a.v, c.v));
   };
   const double magic = 12582912.0;
-  // The bound keeps e^x a normal number; results below 2^-126 become equal.
+  // With this bound, e^x is a normal number; all results below 2^-126 become the same number.
   x = max(real(-87.33), x);
   Num shifted = fma(x, real(1.44269504088896341), real(magic));
   Num n = exact(arith::SubFOp(), shifted, real(magic));

@@ -72,7 +72,7 @@ public:
   Num integer(int64_t value);
   Num real(double value);
   Num wrap(mlir::Value v) { return {this, v}; }
-  /// All elements the same.
+  /// A vector whose elements are all `scalar`.
   Num splat(Num scalar, int64_t width);
   Num zeros(int64_t width) { return splat(real(0), width); }
 
@@ -112,7 +112,8 @@ public:
   void when(Num condition, llvm::function_ref<void()> body, llvm::function_ref<void()> otherwise = nullptr);
 
   /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). If several passes get the same
-  /// SSA value as index, it refers to the same elements, and values computed for it may still be in registers.
+  /// SSA value as index, they work on the same elements, and values computed in an earlier pass may still be in
+  /// registers.
   virtual void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
   /// Like `vectors` above, in two parts: `body` reads and computes, `store` gets the values for the same index and
   /// writes. On a GPU, several vectors are read before the first one is written, so that the reads are in flight
@@ -129,12 +130,12 @@ public:
   }
   /// Positions of the elements of a vector, relative to its first element.
   virtual llvm::SmallVector<int32_t> steps(int64_t width) { return llvm::to_vector(llvm::seq<int32_t>(0, width)); }
-  /// Runs `body` in one thread of an item. It stores values that all threads have.
+  /// Runs `body` in one thread of an item; for storing values that all threads of the item have.
   virtual void once(llvm::function_ref<void()> body) { body(); }
 
 protected:
   friend struct Ptr;
-  /// Loads `width` elements from `index` on, as f32 if memory has bf16. Width 0: a scalar.
+  /// Loads `width` elements starting at `index`; bf16 elements become f32. Width 0 loads a scalar.
   virtual Num load(Ptr from, Num index, int64_t width);
   virtual void store(Num value, Ptr to, Num index);
 };

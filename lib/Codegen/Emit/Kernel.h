@@ -15,7 +15,7 @@ namespace pc {
 struct Kernel {
   kernels::Emitter &e;
   llvm::SmallVector<kernels::Ptr> operands,
-      results; ///< buffers of the op, in order, by pieceBytes (f32, bf16, i32 elements)
+      results; ///< buffers of the op, in order, one for each of pieceBytes (f32, bf16, i32 elements)
   kernels::Num lo, hi;
   kernels::Ptr scratch;         ///< this thread's memory, f32 elements, 64-byte aligned
   unsigned part = 0;            ///< the number of this kernel among those of the op

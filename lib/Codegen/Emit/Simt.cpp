@@ -152,7 +152,8 @@ void SimtEmitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body
       nullptr);
 }
 
-/// Uses the thread's own pieces if rows are in registers; otherwise loops over the row, the threads side by side.
+/// Uses the thread's own pieces if rows are in registers. Otherwise loops over the row, with adjacent threads on
+/// adjacent vectors.
 void SimtEmitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store) {
   const int64_t width = widthFor(n);
   // Such kernels may work in place, so a piece outside must not touch the element at its index, which belongs to
@@ -534,8 +535,8 @@ static unsigned alignmentOf(Type element, int64_t width) {
   return element.isInteger(32) ? bytes : std::min<int64_t>(16, bytes * std::max<int64_t>(width, 1));
 }
 
-/// Two neighbouring threads have each loaded 8 consecutive bf16 of 16. This exchanges halves, so that each thread has
-/// its two parts of 4, or reverses this exchange.
+/// Each of two neighbouring threads has loaded 8 of 16 consecutive bf16. Exchanges halves, so that each thread has its
+/// two parts of 4 elements, or reverses such an exchange.
 Value SimtEmitter::exchanged(Value halves) {
   Value words = vector::BitCastOp::create(b, loc, VectorType::get(4, b.getI32Type()), halves);
   auto word = [&](int64_t i) { return wrap(vector::ExtractOp::create(b, loc, words, ArrayRef<int64_t>{i})); };

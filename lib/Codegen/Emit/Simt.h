@@ -54,8 +54,8 @@ public:
                      Store store = nullptr) override {
     return reductions(n, isMax, body, store, std::nullopt);
   }
-  /// Entries of a reduction that belong together: the maximum of x, and the sum of e^(x - maximum). The body yields x
-  /// for both, and the row is read once: when the running maximum grows, the running sum is rescaled.
+  /// Two entries of a reduction that are computed together: the maximum of x, and the sum of e^(x - maximum). The body
+  /// yields x for both. The row is read only once, because the running sum is rescaled when the running maximum grows.
   struct SumExp {
     int64_t max, sum;
   };

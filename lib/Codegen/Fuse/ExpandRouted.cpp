@@ -1,6 +1,6 @@
 //===- ExpandRouted.cpp - Compute all terms of routed einsums, and mask them ---------------===//
-// This pass is for values that are not stored by rows (StoreRoutedTokens.cpp). A matrix product keeps two operands. The
-// product with the mask is elementwise and becomes part of a neighbouring kernel.
+// This pass is for values that are not stored by rows (StoreRoutedTokens.cpp). It splits a routed einsum into a product
+// of two operands and a product with the mask. The latter is elementwise and becomes part of a neighbouring kernel.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_EXPANDROUTED
 #include "pc/Codegen/Passes.h"
@@ -70,7 +70,7 @@ private:
     return llvm::join(llvm::map_range(dims, [&](int f) { return rule.factors[f].name; }), " ");
   }
 
-  /// The product of `x` and the mask of `op`. If there is one already, returns that.
+  /// The product of `x` and the mask of `op`, which is created at the first request.
   Value masked(OpBuilder &builder, EinsumOp op, const FactorRule &rule, Value x, ArrayRef<int> dims, ArrayRef<int> mask,
                ArrayRef<int> all) {
     std::string spec = textOf(rule, dims) + ", " + textOf(rule, mask) + " -> " + textOf(rule, all);

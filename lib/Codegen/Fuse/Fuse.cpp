@@ -2,7 +2,7 @@
 // In each block, fuses fixed patterns around matrix products and embedding gradients, then groups row ops (RowFuser).
 // Invariants, and why the result is correct:
 //  1. Only pure ops are fused. Moves, tasks and updates keep their order, and a fusion is in one task.
-//  2. A fusion computes its ops in their old order. It is placed after all its inputs and before all readers of its
+// 2. A fusion computes its ops in their original order. It is placed after all its inputs and before all readers of its
 //     results. Patterns choose such a place, and groups keep `position` valid.
 //  3. A group has a row space with at least one split that all of its ops allow.
 //  4. An op joins the group of an operand in one of two ways. The op moves up to `position` if its operands are
@@ -83,8 +83,8 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
     op->erase();
 }
 
-/// Replaces a product with codes, and the ops after it that it computes as well, by one fusion before `anchor`. Other
-/// readers of the matrix keep ops of their own.
+/// Replaces a product with codes, and the ops after it that the product's kernel also computes, by one fusion before
+/// `anchor`. Other readers of the matrix keep their own copies of the decoding ops.
 void fuseProduct(EinsumOp product, ArrayRef<Operation *> after, Operation *anchor) {
   SmallVector<Operation *> ops;
   for (Operation *op : decodingOps(product)) {
@@ -341,7 +341,7 @@ private:
     // The results of a round of rows are added to those of earlier rounds before the next round, and then freed.
     if (roundsBefore[order[op]] != roundsBefore[group.position])
       return false;
-    // A sum over rows is complete only after the kernel has ended, and other rows are not there yet.
+    // A sum over rows is complete only after the kernel has ended, and values of other rows may not be computed yet.
     for (OpOperand &operand : op->getOpOperands())
       if (Operation *definition = operand.get().getDefiningOp();
           definition && isMember(group, definition) &&
@@ -384,7 +384,7 @@ private:
   }
 
   /// Whether one kernel can compute both groups. If so, `group` becomes that kernel, at the later position. Its members
-  /// read no sums, so that every order of them that follows their operands is right.
+  /// read no sums, so any order in which operands come first is correct.
   bool merge(RowGroup &group, const RowGroup &other) {
     const RowGroup &first = group.position < other.position ? group : other;
     unsigned position = std::max(group.position, other.position);
@@ -423,8 +423,8 @@ private:
     }
   }
 
-  /// Clones `mask` into each other group that reads it. Masking again is cheaper than storing masked logits and reading
-  /// them, and avoids a second copy of the logits in memory.
+  /// Clones `mask` into each other group that reads it. Masking again is cheaper than storing and reading masked
+  /// logits, and avoids a second copy of the logits in memory.
   void repeat(MaskPaddingOp mask) {
     unsigned home = groupOf.lookup(mask);
     for (unsigned id = 0; id < groups.size(); ++id) {
@@ -440,7 +440,7 @@ private:
     }
   }
 
-  /// The position at which `op` will be: that of its group, if it is in one.
+  /// The position at which `op` will be. This is the position of its group, if it is in one.
   unsigned positionOf(Operation *op) {
     auto it = groupOf.find(op);
     return it == groupOf.end() ? order[op] : groups[it->second].position;
@@ -493,7 +493,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
     for (Block *block : blocks) {
       // The other fusions look for certain ops. Row fusions take any row op, so they come last.
       splitFullSums(*block);
-      if (target == "cuda") // no epilogue of a library follows our own product
+      if (target == "cuda") // these are products of our own kernels, which have no library epilogues
         fuseCodes(*block);
       fuseBiases(*block, target == "cuda");
       if (target == "cuda")

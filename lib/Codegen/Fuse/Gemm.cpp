@@ -1,7 +1,7 @@
 //===- Gemm.cpp - Einsums that are matrix products ------------------------------------------===//
 // Input: an einsum, or a fusion around one. Result: the sizes and strides of this matrix product, or nothing if it is
 // not one. Each group of factors must collapse to one stride in every operand. Fusions are recognized from their ops,
-// so that only the text of a program matters, and not an annotation by the fusing pass.
+// so no annotation by the fusing pass is needed.
 //===-----------------------------------------------------------------------------===//
 #include "Gemm.h"
 #include "Grouped.h"
@@ -121,7 +121,7 @@ std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   std::optional<Gemm> gemm = asGemm(product);
   if (!gemm || gemm->swapped || gemm->batch != 1)
     return std::nullopt;
-  // The bias must be exactly the columns: the trailing dims of the result, as many elements as n.
+  // The bias must have exactly the dims of the columns: the trailing dims of the result, with n elements.
   FactorRule rule = broadcast.getFactorRule();
   ArrayRef<int> dims = rule.operands[0], result = rule.results[0];
   auto bias = cast<RankedTensorType>(broadcast.getInputs()[0].getType());
@@ -139,7 +139,7 @@ std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
     std::optional<Gemm> gemm = product && value.hasOneUse() ? asGemm(product) : std::nullopt;
     return gemm && gemm->m > 1 && gemm->n > 1 ? product : EinsumOp();
   };
-  // The later product accumulates, because the earlier one's result exists then.
+  // The later product accumulates, because the result of the earlier one exists by then.
   EinsumOp product = productOf(last), other = productOf(base);
   if (!product || (other && other->getBlock() == product->getBlock() && product->isBeforeInBlock(other))) {
     std::swap(base, last);

@@ -1,6 +1,6 @@
 //===- Gemm.h - Einsums that are matrix products ------------------------------------------===//
 // A product in the library's terms (oneDNN on CPUs, cuBLASLt on CUDA devices) and the epilogues that the library can
-// compute. Every function returns nothing, or null, if the op does not have the form.
+// compute. Every function returns std::nullopt or null if the op does not have the form.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_GEMM_H
 #define PC_LIB_CODEGEN_FUSE_GEMM_H
@@ -27,7 +27,7 @@ struct BiasedGemm {
   EinsumOp product, broadcast;
 };
 std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
-/// Whether the library adds a bias of this type: f32 on CPUs, the result's type on CUDA devices.
+/// Whether the library adds a bias of this type. It must be f32 on CPUs, and the type of the result on CUDA devices.
 bool takesBias(BiasedGemm biased, bool cuda);
 
 /// The sum of a product and `base`, both f32, which the product can compute by accumulating into the buffer of `base`.
@@ -46,7 +46,7 @@ EinsumOp geluGradOf(ActivationGradOp op);
 /// Recognizes the gradient of a bias, "b s f -> f": the sum over k of the matrix b of a product in the same block.
 EinsumOp biasGradOf(EinsumOp sum);
 
-/// The ops that compute matrix b of `product` from codes, in order; none if it does not have them.
+/// The ops that compute matrix b of `product` from codes, in order; empty if b is not computed from codes.
 llvm::SmallVector<mlir::Operation *> decodingOps(EinsumOp product);
 
 /// A fusion that is one matrix product with an epilogue. Its values are those outside of the fusion. If b has codes,
@@ -55,7 +55,7 @@ struct FusedProduct {
   EinsumOp product;
   int32_t epilogue; ///< pcrt_epilogue
   mlir::Value a, b, c, bias, aux;
-  mlir::Operation *rest = nullptr; ///< The op to run by itself if the library lacks the epilogue; null for a bias.
+  mlir::Operation *rest = nullptr; ///< The op to run separately if the library lacks the epilogue; null for a bias.
   AddOp sum = nullptr;             ///< Accumulates into `base`, in place if both have the same home.
   mlir::Value base = nullptr;
   int64_t group = 0; ///< The codes along k that share a scale.

@@ -168,7 +168,7 @@ EinsumOp pc::routedOnRows(Operation *op) {
   return cast<EinsumOp>(fusion ? fusion.getBody().front().getTerminator()->getPrevNode() : op);
 }
 
-/// The ops that make the matrices come first.
+/// The ops that compute the matrices come first.
 std::optional<CodedExperts> pc::asCodedExperts(FusionOp fusion) {
   Block &body = fusion.getBody().front();
   auto product = dyn_cast<EinsumOp>(body.getTerminator()->getPrevNode());
@@ -215,7 +215,8 @@ static std::string specOfRows(EinsumOp op) {
   return llvm::join(operands, ", ") + " -> " + textOf(rule.results[0], op.getResult());
 }
 
-/// Builds the op with rows instead of tokens and experts, alone in a function, so that it is emitted like any other op.
+/// Builds the op with rows instead of tokens and experts, as the only op of a function, so that it is emitted like any
+/// other op.
 RowForm pc::rowForm(Operation *op) {
   MLIRContext *context = op->getContext();
   SmallVector<Value> operands;

@@ -20,8 +20,8 @@ struct Grouped {
   unsigned a = 0, b = 0;
 };
 
-/// Recognizes `op` if it is routed, in f32 or bf16, and of a kind in pcrt_grouped. `byRows` says whether a value is
-/// stored by rows.
+/// Recognizes `op` if it is routed, has type f32 or bf16, and is of a kind in pcrt_grouped. `byRows` says whether a
+/// value is stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op, llvm::function_ref<bool(mlir::Value)> byRows);
 /// Takes from the types of values whether they are stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op);
@@ -38,8 +38,8 @@ std::optional<CodedExperts> asCodedExperts(FusionOp fusion);
 EinsumOp routedOnRows(mlir::Operation *op);
 
 /// Splits the routed einsums of `block` that `which` accepts into a product without the mask and a product with the
-/// mask. The mask multiplies the first of these that exists: an operand that has exactly the dims of the mask, the
-/// result if it has them, an operand that has them.
+/// mask. The mask multiplies an operand that has exactly the dims of the mask; otherwise the result, if it has these
+/// dims among others; otherwise an operand that has them.
 void expandRouted(mlir::Block &block, llvm::function_ref<bool(EinsumOp)> which);
 
 /// An op on values that are stored by rows, but not a routed one, in the form of its kernel: the same op on tensors

@@ -1,6 +1,7 @@
 //===- RoundExperts.cpp - Rows of experts in rounds ----------------------------------------===//
-// Rows are independent of each other, and ops that read rows without making rows are linear in them. So the rows of a
-// round are made, read and freed, and the results of all rounds are added. Only the rows of one round exist at a time.
+// Rows are independent of each other, and an op that reads rows and does not produce rows is linear in them. So the
+// rows of a round are computed, read and freed, and the results of all rounds are added. Only the rows of one round
+// exist at a time.
 //
 // Ops on rows are divided into passes: an op belongs to a later pass if it depends on results of rows of an earlier
 // pass, as the backward pass does, or if it is in another task of a pipeline. Rows of an earlier pass are computed
@@ -20,8 +21,8 @@ using namespace pc;
 
 namespace {
 
-/// Rewrites one block, pass by pass. `instead` maps a value to the copy that a pass made of it. `done` receives the
-/// replaced ops, which the caller erases.
+/// Rewrites one block, pass by pass. `instead` maps a value to its copy in a pass. `done` receives the replaced ops,
+/// which the caller erases.
 class RowRounds {
 public:
   RowRounds(Block &block, const RowsInRounds &rows, SmallVectorImpl<Operation *> &done)
@@ -66,14 +67,14 @@ private:
     return false;
   }
 
-  /// Adds, in front of `ops`, the ops that make rows that `ops` read but do not make.
+  /// `ops` may read rows that they do not compute. Adds the ops that compute these rows before `ops`.
   bool computeAgain(SmallVector<Operation *> &ops) {
     llvm::SetVector<Operation *> own(ops.begin(), ops.end()), again;
     SmallVector<Operation *> work(ops);
     for (Operation *op : ops)
       if (isa<CallOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
         return refuse(op);
-    // Rows of earlier passes are freed by then, so the ops that made them run again in each round.
+    // Rows of earlier passes have been freed by then, so the ops that compute them run again in each round.
     while (!work.empty()) {
       Operation *op = work.pop_back_val();
       for (Value operand : op->getOperands()) {
@@ -101,7 +102,7 @@ private:
     return true;
   }
 
-  /// Repeats the ops of a pass once per round, and adds up the values that leave it. Returns false if that is
+  /// Repeats the ops of a pass once per round, and adds up the values that other ops read. Returns false if that is
   /// impossible.
   bool unroll(ArrayRef<Operation *> ops) {
     // The pass's own ops are the last ones in `ops`. Other ops between them that depend on them are moved after them.

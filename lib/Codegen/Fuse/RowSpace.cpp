@@ -1,7 +1,7 @@
 //===- RowSpace.cpp - Ops that work row by row ----------------------------------------------===//
 // Input: an op. Result: the dims over which it can be computed row by row, and the positions at which rows may end
-// (`splits`, one bit per position); or nothing if it is not a row op. Ops whose spaces agree in a split can become one
-// kernel.
+// (`splits`, one bit per position); std::nullopt if it is not a row op. Ops whose spaces agree in a split can become
+// one kernel.
 //===-----------------------------------------------------------------------------===//
 #include "RowSpace.h"
 #include "Grouped.h"

@@ -28,11 +28,11 @@ struct RowSpace {
   int64_t chooseWide() const { return llvm::countr_zero(splits); }
 };
 
-/// The space of `op`, or nothing if it is not a row op.
+/// The space of `op`, or std::nullopt if it is not a row op.
 std::optional<RowSpace> rowSpace(mlir::Operation *op);
 
-/// Whether an op on rows x columns needs of this operand only what belongs to its own row: all of it or, if the operand
-/// has no columns, one value. Otherwise, the kernel that computes the operand row by row cannot compute the op, too.
+/// Whether a row of an op on rows x columns needs only the same row of this operand: the whole row or, if the operand
+/// has no columns, one value. Otherwise, the kernel that computes the operand row by row cannot also compute the op.
 bool readsOwnRow(mlir::OpOperand &operand);
 
 /// How a tensor is addressed by row and column.

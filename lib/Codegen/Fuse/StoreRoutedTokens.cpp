@@ -1,15 +1,15 @@
 //===- StoreRoutedTokens.cpp - Stores only the routed tokens of values ------------------------------===//
-// A value is stored by rows under two conditions. First, a routed einsum makes it, or an elementwise op makes it from
-// such values. Second, all its readers are einsums routed by the same mask, or ops that make such values. The pass
-// starts with all values that satisfy the first condition, and removes those with another reader until nothing changes.
-// This is correct because entries for which the mask is 0 do not contribute to an einsum that is routed by the mask, so
-// they need not exist.
+// A value is stored by rows under two conditions. First, it is the result of a routed einsum, or of an elementwise op
+// on such values. Second, all its readers are einsums routed by the same mask, or ops whose results are such values.
+// The pass starts with all values that satisfy the first condition, and removes those with another reader until nothing
+// changes. This is correct because entries for which the mask is 0 do not contribute to an einsum that is routed by the
+// mask, so they need not exist.
 //
-// An all_to_all between tokens and experts reads rows and makes rows, whose mask is moved in the same way. Its operand
-// is the mask of the whole group, which is gathered once.
+// An all_to_all between tokens and experts reads rows and produces rows, and the mask is moved in the same way. Its
+// operand is the mask of the whole group, which is gathered once.
 //
-// Functions of a pipeline's tasks pass rows to each other, together with their mask. Arguments and results are values
-// like others: all calls make them, and all calls read them.
+// Functions of a pipeline's tasks pass rows to each other, together with their mask. The same conditions hold for
+// arguments and results, for all calls of a function.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_STOREROWS
 #include "pc/Codegen/Passes.h"
@@ -28,7 +28,7 @@ using namespace pc;
 
 namespace {
 
-/// A mask, where results of equal moves count as one mask, and the number of experts per token.
+/// A mask and the number of experts per token. Results of equal moves count as the same mask.
 struct Choice {
   Value mask;
   uint64_t k = 0;
@@ -37,7 +37,7 @@ struct Choice {
 
 /// Two steps over all blocks of a program: find() takes all candidates and drops those that some reader needs in full,
 /// until nothing changes; the rewrite then gives the remaining values row types. Invariant after find(): every reader
-/// of a value in `stored` is routed by the same mask or makes a stored value.
+/// of a value in `stored` is routed by the same mask, or its result is also stored.
 class RowStore {
 public:
   RowStore(ArrayRef<Block *> blocks, bool cuda) : blocks(blocks), cuda(cuda) {}
@@ -59,7 +59,7 @@ public:
         propose(*block);
     for (bool isStable = false; !isStable;) {
       isStable = true;
-      // Goes in reverse order, because an op that converts rows back to all entries reads rows but makes none.
+      // The order is reversed, because an op that converts rows back to all entries reads rows but produces none.
       SmallVector<Value> values = llvm::to_vector(llvm::make_first_range(stored));
       for (Value value : llvm::reverse(values))
         if (!isMadeSo(value) || !llvm::all_of(value.getUsers(), [&](Operation *user) { return isReadSo(value, user); }))
@@ -125,9 +125,9 @@ public:
   }
 
 private:
-  /// The most rows that can exist. This is the number of choices that tokens may make and, if `byCapacity`, at most the
-  /// number of tokens that experts accept. In each row of the mask a rank has a sequence or a part of one, from which
-  /// an expert accepts at most its capacity.
+  /// The most rows that can exist. This is the number of choices that tokens can make and, if `byCapacity`, at most the
+  /// number of tokens that experts accept. Each row of the mask is a sequence or a rank's part of one, from which an
+  /// expert accepts at most its capacity.
   int64_t mostRows(const Choice &choice, bool byCapacity) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(choice.mask.getType()).getShape();
     int64_t experts = shape.back(), tokens = llvm::product_of(shape.drop_back());
@@ -143,7 +143,8 @@ private:
     int64_t length = shape.end()[-2];
     return std::min(rows, tokens / length * std::min(capacity, length) * experts);
   }
-  /// The capacity of experts, in tokens per sequence, for a mask of `pc.admit` or moved from there; 0: unlimited.
+  /// The capacity of experts, in tokens per sequence, for a mask that `pc.admit` computed, possibly moved; 0:
+  /// unlimited.
   int64_t capacityOf(Value mask) {
     while (Operation *op = (mask = origin(mask)).getDefiningOp()) {
       if (auto admit = dyn_cast<AdmitOp>(op))
@@ -172,8 +173,9 @@ private:
     auto it = calls.find(body);
     return it == calls.end() ? ArrayRef<CallOp>() : ArrayRef<CallOp>(it->second);
   }
-  /// An argument of a function may always receive the same result of one other function: in all calls of the step, and
-  /// for all arguments from that function by the same call of it. Returns that result, otherwise null.
+  /// Returns the value in another function that the argument always receives: the same result of that function in all
+  /// calls of the step, and from the same call as all other arguments that come from that function. Returns null if
+  /// there is none.
   Value outside(BlockArgument argument) {
     OpResult first;
     for (CallOp call : callsOf(argument.getOwner())) {
@@ -322,7 +324,7 @@ private:
     locals.try_emplace({mask.getParentBlock(), known}, mask);
     return known;
   }
-  /// Values are the same if they have one origin, or come from equal moves of the same value.
+  /// Values are the same if they have the same origin, or come from equal moves of the same value.
   bool isSame(Value a, Value b) {
     a = origin(a), b = origin(b);
     if (a == b)
@@ -377,7 +379,7 @@ private:
     }
     take(called.results(), call.getResults());
   }
-  /// Marks the result as stored by rows if `op` could make rows. Whether its readers can read rows is checked later.
+  /// Marks the result as stored by rows if `op` could produce rows. Whether its readers can read rows is checked later.
   void propose(Operation *op) {
     if (EinsumOp einsum = asRouted(op)) {
       FactorRule rule = einsum.getFactorRule();
@@ -410,8 +412,8 @@ private:
   }
   static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
   static bool hasType(Value value) { return isa<FloatType>(elementOf(value)); }
-  /// CPUs convert values with one number per entry to rows and back only in f32. Device kernels do not support lines of
-  /// experts.
+  /// CPUs convert values with one number per entry to rows and back only in f32. Device kernels do not support values
+  /// with one line per expert.
   bool isGrouped(EinsumOp op) {
     Choice choice = choiceOf(op);
     std::optional<Grouped> grouped = asGrouped(op, [&](Value v) { return isStored(v, choice); });
@@ -425,7 +427,7 @@ private:
     return !packs || (isOfTokens(op) ? kind == PCRT_GROUPED_UNPACK || from == to : from.isF32() && to.isF32());
   }
 
-  /// Returns true if the op that makes `value` can store it by rows.
+  /// Returns true if the op that computes `value` can store it by rows.
   bool isMadeSo(Value value) {
     const Choice choice = stored.find(value)->second;
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -463,7 +465,7 @@ private:
   SmallVector<Block *> blocks;
   const bool cuda;
   TaskFunctions functions;
-  bool isRewriting = false;                           ///< then ops in other blocks may be erased
+  bool isRewriting = false;                           ///< ops in other blocks may have been erased
   llvm::DenseMap<Block *, SmallVector<CallOp>> calls; ///< calls of functions, keyed by body
   llvm::DenseMap<Value, Value> origins;
   SmallVector<Value> masks;

@@ -16,7 +16,7 @@ bool pc::drops(Operation *op) {
   return fusion && llvm::any_of(fusion.getBody().front(), [](Operation &inner) { return drops(&inner); });
 }
 
-/// Replaces a dropout by a product by one, which is exact.
+/// Replaces a dropout by a multiplication by 1, which is exact.
 static ScaleOp keepAll(OpBuilder &b, DropoutOp dropout) {
   return ScaleOp::create(b, dropout.getLoc(), dropout.getResult().getType(), dropout.getX(), b.getF64FloatAttr(1));
 }

@@ -20,7 +20,7 @@ struct Arch {
   llvm::StringRef ptx;   ///< the oldest PTX version that supports it, as a feature: +ptx80
 };
 
-/// sm_NN or sm_NNa, from sm_80 on; nothing for other names.
+/// Parses sm_NN or sm_NNa, from sm_80 on; returns std::nullopt for other names.
 std::optional<Arch> parseArch(llvm::StringRef name);
 
 /// The paths of parts of the CUDA toolkit; a path is empty if the part was not found.
@@ -47,15 +47,15 @@ std::unique_ptr<llvm::Module> deviceModule(mlir::gpu::GPUModuleOp lowered, const
 /// The PTX text for `arch`; consumes `module`. Fails if the code generator fails.
 llvm::FailureOr<std::string> emitPtx(mlir::Operation *op, std::unique_ptr<llvm::Module> module, const Arch &arch);
 
-/// Runs ptxas for all architectures in parallel; makes one cubin of each text.
+/// Runs ptxas for all architectures in parallel. Each text becomes one cubin.
 llvm::LogicalResult assemble(mlir::Operation *op, llvm::StringRef ptxas, llvm::ArrayRef<Arch> archs,
                              llvm::ArrayRef<std::string> texts, llvm::SmallVectorImpl<GpuImage> &images);
 
 /// Parses the figures in the output of ptxas -v.
 std::vector<GpuKernelUse> parsePtxasFigures(llvm::StringRef words);
 
-/// The shared object that the stand-in runs, from the same IR; consumes `module`. `sources`: for each kernel the name
-/// of the op that it was made for, for reports.
+/// The shared object that the stand-in runs, from the same IR; consumes `module`. `sources` maps each kernel to the
+/// name of the op that it implements, for reports.
 llvm::FailureOr<GpuImage> emitHostImage(mlir::Operation *op, std::unique_ptr<llvm::Module> module,
                                         const llvm::StringMap<std::string> &sources);
 

@@ -576,7 +576,7 @@ struct Rewriter {
       if (!fault.empty())
         return createStringError(fault);
     }
-    if (deviceFunctionsWait) // then kernels that call them also wait
+    if (deviceFunctionsWait) // kernels that call functions that wait also wait
       for (HostKernel &kernel : kernels)
         kernel.synchronizes = true;
     for (Constant *constant : shared) {

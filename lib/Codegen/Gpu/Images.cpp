@@ -36,7 +36,7 @@ static void complete(std::vector<pc::GpuKernelUse> &figures, const llvm::Module 
   }
 }
 
-/// Maps each kernel to the name of the program's op for which it was made, if the kernel's location has it.
+/// Maps each kernel to the name of the op that it implements, if the kernel's location has it.
 static llvm::StringMap<std::string> sourceNames(mlir::gpu::GPUModuleOp module) {
   llvm::StringMap<std::string> names;
   module.walk([&](mlir::gpu::GPUFuncOp function) {
@@ -51,7 +51,8 @@ static llvm::StringMap<std::string> sourceNames(mlir::gpu::GPUModuleOp module) {
   return names;
 }
 
-/// The IR is made and optimized once, for the lowest architecture. PTX and cubins for all architectures come from it.
+/// The IR is built and optimized once, for the lowest architecture. PTX and cubins for all architectures are generated
+/// from it.
 FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp module,
                                                           const GpuTargetOptions &options) {
   SmallVector<Arch> archs;

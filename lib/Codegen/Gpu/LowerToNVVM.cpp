@@ -52,7 +52,7 @@ struct ExpandForNVVM : PassWrapper<ExpandForNVVM, OperationPass<ModuleOp>> {
 };
 } // namespace
 
-/// The passes of MLIR that lower a gpu.module, in the order in which they need each other.
+/// MLIR's passes that lower a gpu.module. A pass comes after the passes whose output it needs.
 OwningOpRef<ModuleOp> pc::toolchain::lowerToNVVM(mlir::gpu::GPUModuleOp module) {
   MLIRContext *context = module.getContext();
   DialectRegistry registry; // convert-gpu-to-nvvm reads lowerings from the registered dialects

@@ -1,7 +1,8 @@
 //===- MathLibrary.cpp - Math functions that replace CUDA's libdevice -------------------------===//
 // This file has the functions of libdevice that generated kernels call, with the same names, as LLVM IR. Their error is
-// at most 3 units in the last place of f32, as test/Codegen/gpu/kernels-on-host.cpp measures, plus that of ex2.approx.
-// The polynomials are Chebyshev interpolations; those of sin and cos are from Cephes (sinf.c).
+// at most 3 units in the last place of f32, plus the error of ex2.approx (measured by
+// test/Codegen/gpu/kernels-on-host.cpp). The polynomials are Chebyshev interpolations; those of sin and cos are from
+// Cephes (sinf.c).
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 
@@ -179,7 +180,7 @@ define float @__nv_erff(float %x) alwaysinline {
 )";
 }
 
-/// Sine and cosine for any argument, in f64 for the reduction.
+/// Sine and cosine for any argument. The reduction of the argument is in f64.
 llvm::StringRef pc::toolchain::sineLibrary() {
   return R"(
 declare float @llvm.fma.f32(float, float, float)

@@ -16,7 +16,7 @@ using namespace mlir;
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
-/// "sm_90a" is the architecture 90 with features that only this one has.
+/// "sm_90a" is architecture 90 with features that no other architecture has.
 std::optional<pc::toolchain::Arch> pc::toolchain::parseArch(StringRef name) {
   Arch arch;
   arch.name = name.str();
@@ -105,8 +105,8 @@ std::vector<pc::GpuKernelUse> pc::toolchain::parsePtxasFigures(StringRef words) 
   return kernels;
 }
 
-/// Passes on what ptxas says about a kernel besides figures: warnings, and advisories, which are information with a
-/// code, as in "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized".
+/// Reports the other messages of ptxas about a kernel: warnings, and advisories, which are information with a code, as
+/// in "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized".
 static void warnOfAdvisories(Operation *op, const pc::toolchain::Arch &arch, StringRef words) {
   for (StringRef line : llvm::split(words, '\n'))
     if (line.contains("warning") || line.contains(" (C"))

@@ -19,8 +19,9 @@ namespace json = llvm::json;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Returns the limit (limitOf) of an operand of an op on a cache: `number` is 0 for slots and 1 for positions. There is
-/// one slot more, for tokens that are not there. The offset of parts is 0, so that a test sees the whole cache.
+/// Returns the limit (limitOf) of an operand of an op on a cache: `number` is 0 for slots and 1 for positions. A cache
+/// has one additional slot, for rows of the step without a token. The offset of parts is 0, so that a test sees the
+/// whole cache.
 static int64_t limitOfCache(Value cache, unsigned number) {
   const CacheSizes sizes(typeOf(cache).getShape());
   return number == 0 ? sizes.slots + 1 : number == 1 ? sizes.parts * sizes.context : 1;
@@ -53,7 +54,7 @@ static int64_t limitOf(Value operand) {
 }
 
 /// Returns true for roots, logarithms and reciprocals, which are tested with positive numbers. A number near zero would
-/// make a quotient so large that errors elsewhere are small beside it.
+/// make a quotient so large that errors in other elements are small compared with it.
 static bool wantsPositive(Operation *op) {
   return anyOp(op, [](Operation *inner) {
     return isa<LogOp, SqrtOp, RecipOp, AdamWOp, SamplingThresholdOp, CrossEntropyGradOp>(inner);
@@ -86,7 +87,7 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   if (!typeOf(value).getElementType().isInteger(32))
     return sample;
   sample.ascending = isKeyCounts(op, value);
-  if (auto write = dyn_cast<CacheWriteOp>(op)) { // no two tokens have one place; those of the last slot write nothing
+  if (auto write = dyn_cast<CacheWriteOp>(op)) { // tokens write different entries; the last slot writes none
     sample.counts = operand == 3;
     sample.run = operand == 2 ? limitOfCache(write.getCache(), 1) : 0;
   }
@@ -104,7 +105,7 @@ static double flopsOfProducts(Operation *op) {
   return causal ? flopsOf(op) / (*causal ? 2 : 1) : 0;
 }
 
-/// Two codes of 4 bits are one of 8: each byte is valid.
+/// Two codes of 4 bits are drawn as one code of 8 bits, because every byte is valid.
 static json::Object buffer(Value value, int64_t offset) {
   Type element = typeOf(value).getElementType();
   return json::Object{{"offset", offset},

@@ -83,7 +83,7 @@ static json::Object describeSource(SourceAttr source) {
   return object;
 }
 
-/// A parameter's description has everything with which a checkpoint can be read or written.
+/// A parameter's description has all that is needed to read and write it in checkpoints.
 static json::Object describeParameter(ParameterOp op, int64_t key) {
   json::Object object = describe(op, op.getValue(), true);
   object["name"] = op.getName();
@@ -155,7 +155,7 @@ static json::Object describeState(StateOp state, ParameterOp parameter) {
   return entry;
 }
 
-/// The members that only some kinds of inputs have are left out for the others.
+/// A member that an input's kind does not have is left out.
 static json::Object describeInput(InputOp input) {
   json::Object entry = describe(input, input.getValue(), true);
   entry["name"] = input.getName().value_or(stringifyInputKind(input.getKind()));
@@ -221,7 +221,7 @@ static json::Object describeOutput(OutputOp output) {
   return entry;
 }
 
-/// Walks the planned program once. The order of lists is that of the program, and indices refer to it.
+/// Walks the planned program once. Lists have the order of the program, and indices refer to positions in them.
 json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs, int64_t arenaBytes,
                                  int64_t microbatches, json::Value report) {
   json::Array parameters, states, caches, inputs, constants, outs, mesh;
@@ -278,7 +278,7 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
   object["abi"] = PCRT_DESCRIPTION_VERSION;
   object["mode"] = generates ? "generate" : trains ? "train" : "eval";
   object["optimizer"] = llvm::join(optimizers, "+");
-  object["microbatches"] = generates ? 1 : microbatches; // a step that generates takes one
+  object["microbatches"] = generates ? 1 : microbatches; // a call of a step that generates computes one microbatch
   object["mesh"] = std::move(mesh);
   object["arena_bytes"] = arenaBytes;
   object["parameters"] = std::move(parameters);

@@ -8,8 +8,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// Starts at the outputs of kind loss, or at the generated tokens that do not end a prompt, and goes back through
-/// operands, and through messages to other stages.
+/// Starts at the outputs of kind loss (in a program that generates, at the tokens generated after prompts), and follows
+/// operands backwards, also through messages to other stages.
 Evaluation::Evaluation(ArrayRef<ModuleOp> programs) {
   for (ModuleOp program : programs)
     program.walk(

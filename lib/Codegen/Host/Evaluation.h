@@ -34,8 +34,8 @@ private:
   /// The key of a message: the sending stage, the receiving stage, the flow and the number.
   using MessageKey = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
-  /// Adds an op. The set grows backwards from the loss: an op, the ops that make its operands, and the sends of its
-  /// receives.
+  /// Adds an op, the ops that compute its operands, and the sends that belong to its receives. So the set grows
+  /// backwards from the loss.
   void add(mlir::Operation *op);
   void addValue(mlir::Value value);
   void addTasks(mlir::ModuleOp program);

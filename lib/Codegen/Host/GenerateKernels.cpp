@@ -36,8 +36,8 @@ int32_t pc::dtypeOf(Value value) {
                                 : PCRT_I32;
 }
 
-/// The address of a microbatch's element of a stack is its size times the number of the microbatch, from the stack's
-/// start.
+/// A stack has one element per microbatch. The address of an element is the start of the stack plus the number of the
+/// microbatch times the size of an element.
 HostProgram::Address Generator::addressOf(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value);
       argument && current && argument.getOwner() == &current.getBody().front())
@@ -213,7 +213,7 @@ void Generator::addToSum(OpOperand &use) {
   Value yielded = use.get(), result = current.getResult(use.getOperandNumber());
   Address from = addressOf(yielded), to{homeOf(result), 0};
   OwningOpRef<UpdateOp> copy = UpdateOp::create(b, yielded.getLoc(), "accumulate", nullptr, yielded);
-  // Uses two separate values, because a kernel identifies its buffers by value.
+  // The operands are two separate values, because a kernel identifies its buffers by value.
   OwningOpRef<AddOp> add = AddOp::create(b, yielded.getLoc(), withEncoding(yielded.getType(), {}), result, yielded);
   auto kernelOf = [&](Operation *op) { return addKernel("accumulate", **kernels.get(op, 0)); };
   int64_t copies = kernelOf(*copy), adds = current.getMicrobatches() > 1 ? kernelOf(*add) : -1;
@@ -567,7 +567,7 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     auto generators = generateSteps(planned, executable);
     if (failed(generators))
       return signalPassFailure();
-    // The first program has the report about all of them.
+    // The first program has the report about all programs.
     for (auto [i, generator] : llvm::enumerate(*generators))
       generator->emitTables(i ? llvm::json::Value(llvm::json::Object()) : std::move(*report));
     planned.getBody()->clear();

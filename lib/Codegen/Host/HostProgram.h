@@ -14,7 +14,7 @@ namespace pc {
 /// status is not zero, with that status.
 class HostProgram {
 public:
-  /// Begins the function `name` at the end of `module`; finish() ends it.
+  /// Begins the function `name` at the end of `module`; finish() completes it.
   HostProgram(mlir::ModuleOp module, llvm::StringRef name);
 
   /// An address: a byte offset in the arena, plus `stride` times the number of the microbatch.
@@ -33,7 +33,7 @@ public:
   /// Starts the moves `first`, `first` + 1, ... of the table, one per address.
   void start(int64_t first, llvm::ArrayRef<Address> ins, llvm::ArrayRef<Address> outs, int64_t ticket);
   void wait(int64_t ticket);
-  /// `of`: the microbatch, if the step has no loop.
+  /// `of` is the number of the microbatch if the step has no loop.
   void observe(int64_t output, Address value, int64_t of = 0);
   void send(int64_t flow, Address value);
   void receive(int64_t flow, Address value);

@@ -183,7 +183,7 @@ static LogicalResult emitKeyCounts(KeyCountsOp op, Kernel &k) {
     Num me = e.extend(k.operands[0].load(e.integer(0)));
     Num other = (me + (ranks - op.getShift() % ranks)) % e.integer(ranks);
     Num position = kernels::positionOf(e, me * block + i, ranks * block, ranks);
-    // A rank's block in zigzag order is two chunks, whose keys ascend; a query sees a prefix of each.
+    // In zigzag order, a rank's block consists of two chunks with ascending positions; a query sees a prefix of each.
     auto seen = [&](Num first) { return e.min(e.max(position - first + 1, e.integer(0)), e.integer(chunk)); };
     k.results[0].store(toI32(seen(other * chunk) + seen((e.integer(2 * ranks - 1) - other) * chunk)), i);
   });

@@ -165,7 +165,7 @@ static std::string nameOf(const pcrt_gemm_desc &g) {
          std::to_string(g.n) + "x" + std::to_string(g.k) + epilogues[g.epilogue] + (g.accumulate ? " +=" : "");
 }
 
-/// Goes through the step as a run does, but counts launches instead of writing calls.
+/// Follows the step as a run does, and counts launches.
 LogicalResult Generator::count(StepCounts &counts) {
   int64_t stage = all.numStages ? stageOf(planned) : -1;
   /// Adds launches of a kernel, and describes it if it is new. Returns the seconds of one launch.

@@ -11,12 +11,13 @@
 using namespace mlir;
 using namespace pc;
 
-/// A text that is equal for two ops if they can share a kernel: all of the op but homes, names and locations.
+/// A text that is equal for two ops if they can share a kernel: the text of the op without homes, names and locations.
 static std::string kernelKey(Operation *op, unsigned part) {
   std::string key;
   llvm::raw_string_ostream os(key);
   llvm::DenseMap<Value, unsigned> numbers;
-  // Two operands of one op that are the same value must be so in both ops, since a kernel may rely on it.
+  // If two operands of one op are the same value, they must also be the same value in the other op, since a kernel may
+  // rely on it.
   auto number = [&](Value v) { return numbers.try_emplace(v, numbers.size()).first->second; };
   auto type = [&](Type t) { os << withEncoding(t, rowsOf(t)) << ' '; };
   std::function<void(Operation *)> print = [&](Operation *o) {

@@ -34,8 +34,8 @@ public:
   /// The data for a kernel's table entry. Sizes are in bytes. CPU threads divide the `items` among them.
   struct Info {
     std::string function, kind;
-    std::string functionInF32;           ///< CPU: the same without products of pairs of bf16, if `function` has those
-    int64_t items = 0, scratchBytes = 0; ///< CPU
+    std::string functionInF32;                   ///< CPU: the same without products of pairs of bf16, if there are any
+    int64_t items = 0, scratchBytes = 0;         ///< CPU
     int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
     int64_t sharedBytes = 0;                     ///< CUDA: dynamic shared memory of a block
     /// CUDA: the buffers of the op that the kernel was written for; empty if several ops share it.

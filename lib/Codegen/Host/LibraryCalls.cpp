@@ -222,7 +222,7 @@ LogicalResult Generator::emitAttention(Operation *op) {
   SmallVector<Address> arguments = piecesOf(op, values);
   SmallVector<int64_t> scratch = {0};
   if (at)
-    scratch = {at->dqAccumulator, at->doDotO, at->scratch}; // own kernels pass values on in the first of them
+    scratch = {at->dqAccumulator, at->doDotO, at->scratch}; // our own kernels pass values in the first buffer
   for (int64_t offset : scratch)
     arguments.push_back({arena - workspace + offset, 0});
   write([&](HostProgram &to) { to.attention(attentionTable.size() - 1, arguments); });

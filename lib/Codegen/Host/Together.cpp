@@ -38,7 +38,7 @@ static void emit(SGDOp op, kernels::SimtEmitter &e, Value arena, const kernels::
   kernels::emitSGD(e, arena, tensors, homeOf(op.getCoefficient()), homeOf(op.getHyper()));
 }
 
-/// Takes updates as long as they have the same kind and coefficients, and work in place on different memory.
+/// Collects updates as long as they have the same kind and coefficients, and work in place on different memory.
 template <typename OpT>
 static std::optional<Together> findOptimizer(Block::iterator first, KernelSet &kernels, IsIdle isIdle) {
   auto leader = cast<OpT>(*first);
@@ -172,7 +172,7 @@ static std::optional<Together> findSquares(Block::iterator first, KernelSet &ker
   return Together{after, shown, {{"squares of the gradients", parts}, {"sums of the squares", totals}}};
 }
 
-/// Each kind of first op has its own search.
+/// The kind of the first op decides which search runs.
 std::optional<Together> pc::findTogether(Block::iterator first, KernelSet &kernels, int64_t partials,
                                          int64_t partialBytes, IsIdle isIdle, IsInEvaluation isInEvaluation) {
   if (isa<AdamWOp>(*first))

@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
-/// A choice is taken if fewer than `capacity` choices of the same expert come before it in the sequence.
+/// A choice is accepted if fewer than `capacity` choices of the same expert come before it in the sequence.
 LogicalResult pc::kernels::emit(AdmitOp op, Kernel &kernel) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getX().getType()).getShape();
   const int64_t length = shape[1], experts = shape[2], ranks = zigzagRanks(op);

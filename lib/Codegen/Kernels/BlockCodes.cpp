@@ -1,6 +1,6 @@
 //===- BlockCodes.cpp - Kernels that encode and decode blocks -----------------------------===//
 // An item is a row of blocks. A block is read twice when it is encoded: for its scale, and for its codes. It has 256
-// elements, so it is in the first cache then.
+// elements, so the second read hits the first-level cache.
 //===-----------------------------------------------------------------------------===//
 #include "BlockCodes.h"
 #include "Kernels.h"
@@ -102,8 +102,8 @@ public:
   /// `ends` of some elements and of x.
   Blocks::Carried with(Num x, ArrayRef<Num> ends) const { return {e.max(x, ends[0]), e.max(0.0 - x, ends[1])}; }
 
-  /// Stores the scale, and returns the number by which elements are divided. In a block of small elements, the scale is
-  /// 0, and quotients by 1 are less than all numbers but 0.
+  /// Stores the scale, and returns the number by which elements are divided. If the elements of a block are too small,
+  /// the scale is 0 and the divisor is 1; the quotients are then encoded as 0.
   Num store(ArrayRef<Num> ends, Ptr scales, Num block) const {
     Num high = width ? e.maximum(ends[0]) : ends[0], low = width ? e.maximum(ends[1]) : ends[1];
     Num isSmall = e.max(high, low) < e.real(PCRT_LEAST_SCALE), scale = e.select(high < low, 0.0 - low, high);

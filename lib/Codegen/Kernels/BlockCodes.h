@@ -26,7 +26,8 @@ private:
   const bool isUnsigned;
 };
 
-/// The blocks of a value that each have one scale. A row of blocks are those that differ only in the last dim.
+/// The blocks of a value that each have one scale. A row of blocks consists of the blocks that differ only in the last
+/// dim.
 class Blocks {
 public:
   Blocks(Emitter &e, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales);
@@ -48,7 +49,7 @@ private:
   Carried along(size_t dim, Num at, Num inBlock, const Carried &init, Body body) const;
 
   Emitter &e;
-  llvm::SmallVector<int64_t> counts, sides, strides; ///< by dim: blocks, elements of a block, distance of elements
+  llvm::SmallVector<int64_t> counts, sides, strides; ///< per dim: number and size of blocks, stride of elements
   int64_t numRows = 1, numElements = 1, vectorWidth;
 };
 

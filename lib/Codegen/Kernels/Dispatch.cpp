@@ -112,7 +112,7 @@ static LogicalResult emitTableSum(TableSum sum, Kernel &kernel) {
   return failed(checkTypes(sum.gradient)) ? failure() : kernels::emit(sum.gradient, kernel, base);
 }
 
-/// Returns none if the op is not one of these.
+/// Returns std::nullopt if the op has no special kernel.
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
   if (kernel.simt && isa<LayerNormGradOp, RMSNormGradOp>(op))
     return std::nullopt; // a row kernel

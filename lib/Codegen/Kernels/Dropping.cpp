@@ -1,7 +1,7 @@
 //===- Dropping.cpp - Selects the elements that a kernel drops -----------------------===//
 // Random bits are computed by Philox (J. Salmon et al., 2011). They are a function of seed, step, op and the element's
 // global index, so all placements, microbatches and recomputations drop the same elements. A block of the generator has
-// the bits of 8 neighbouring elements. It is fast because these are drawn together.
+// the bits of 8 neighbouring elements, which are drawn together for speed.
 //===-----------------------------------------------------------------------------===//
 #include "Dropping.h"
 

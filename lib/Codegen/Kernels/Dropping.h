@@ -1,8 +1,8 @@
 //===- Dropping.h - Selects the elements that a kernel drops -------------------------===//
 // This implements `#pc.drop` in kernels. Random bits are integers, so CPUs and GPUs drop the same elements. Eight
 // neighbours in a row share a block of Philox4x32-10, and a thread that has all of them computes it once. A CPU draws
-// the bits of a row in advance, because a vector of a row needs only two blocks, while a vector of blocks has the bits
-// of 64 elements.
+// the bits of a whole row in advance: one vector computation draws 8 blocks, which have the bits of 64 elements, but a
+// vector of the row needs only two blocks.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_DROPPING_H
 #define PC_LIB_CODEGEN_KERNELS_DROPPING_H
@@ -20,12 +20,13 @@ public:
   /// the op's operands.
   Dropping(Emitter &e, DrawnOpInterface op, Ptr random, llvm::ArrayRef<Ptr> offsets);
 
-  /// The value that identifies a row in `apply`, from the local indices of all dims except the last, or from the number
-  /// of the row. Both are i64.
+  /// The value by which `apply` identifies a row, computed from the local indices (i64) of all dims except the last, or
+  /// from the number of the row (i64).
   Num row(llvm::ArrayRef<Num> index) const;
   Num row(Num number) const;
-  /// x with dropped elements 0 and the others divided by 1 - p. Element i of x (a scalar has one) is in local column
-  /// `column` + steps[i]. Vectors begin at multiples of their width, and on a CPU at multiples of its lanes.
+  /// x, with dropped elements set to 0 and the others divided by 1 - p. Element i of x (a scalar has one element) is in
+  /// local column `column` + steps[i]. Vectors begin at multiples of their width, and on a CPU at multiples of its
+  /// lanes.
   Num apply(Num x, Num row, Num column, llvm::ArrayRef<int32_t> steps) const;
 
   /// On a CPU: i32 elements of memory for the bits of a row of `columns` elements; 0 if they cannot be drawn in

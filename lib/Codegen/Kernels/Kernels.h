@@ -24,8 +24,8 @@ llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
 /// An item is one id.
 llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
-/// An item is a rectangle of the table. With a `base`, the gradient is added to it instead of to zeros; it may be the
-/// table's own memory.
+/// An item is a rectangle of the table. With a `base`, the gradient is added to it instead of to zeros. `base` may be
+/// the memory of the result.
 llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel, Ptr base = {});
 /// EmbeddingGradOp for GPUs: clears the table, sorts the ids in two steps, and adds rows of equal ids in two steps.
 void emitSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base);
@@ -56,8 +56,8 @@ llvm::LogicalResult emit(ReshapeOp op, Kernel &kernel);
 /// An item is a piece of an entry.
 llvm::LogicalResult emit(StackOp op, Kernel &kernel);
 llvm::LogicalResult emit(UnstackOp op, Kernel &kernel);
-/// An item is a block of neighbouring recurrences, on a GPU one of them. Where a lacks dims, its gradient is the second
-/// part; there an item is an element of a, or a block of them.
+/// An item is a block of neighbouring recurrences, on a GPU one of them. If a lacks dims, a second part computes its
+/// gradient; an item is then an element of a, or a block of elements.
 llvm::LogicalResult emit(RecurrenceOp op, Kernel &kernel);
 llvm::LogicalResult emit(RecurrenceGradOp op, Kernel &kernel);
 unsigned recurrenceGradParts(RecurrenceGradOp op);

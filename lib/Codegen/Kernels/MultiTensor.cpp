@@ -107,7 +107,7 @@ void pc::kernels::emitAdamW(SimtEmitter &e, Value arena, const TensorList &tenso
   });
 }
 
-/// Works like emitAdamW, without states.
+/// Works like emitAdamW, but without states.
 void pc::kernels::emitSGD(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
     TensorTable table(e, e.function, tensors);

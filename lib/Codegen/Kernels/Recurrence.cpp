@@ -173,14 +173,14 @@ LogicalResult pc::kernels::emit(RecurrenceOp op, Kernel &kernel) {
   return success();
 }
 
-/// Writes db, and da if a has all dims: then each of its elements has one term.
+/// Writes db. Also writes da if a has all dims, because then each element of da has only one term.
 static void emitWalkBack(RecurrenceGradOp op, const Dims &dims, bool withA, Kernel &kernel) {
   Emitter &e = kernel.e;
   Ptr a = kernel.operands[0], h = kernel.operands[1], dh = kernel.operands[2], da = kernel.results[0],
       db = kernel.results[1];
   kernel.kind = "recurrence";
   forBlocks(kernel, dims.others, dims.lanes, dims.oneA, [&](Num, At first, ArrayRef<int64_t> widths) {
-    // The state is the addend that the gradient so far contributes to the gradient of the next element of h.
+    // The state is what the steps so far add to the gradient of the next element of h.
     auto steps = [&](At at, At stride, int64_t count, Emitter::Carried state, bool hasBefore) {
       Emitter::Carried factors = loadSteps(a, at.a, stride.a, count, widths, dims.oneA), before;
       Emitter::Carried addends = loadSteps(dh, at.b, stride.b, count, widths);
@@ -234,7 +234,8 @@ static void emitSums(RecurrenceGradOp op, const Dims &dims, Kernel &kernel) {
   for (const Dim &dim : dims.others)
     (dim.strideOfA ? kept : summed).push_back(dim);
   const int64_t perStep = sizeOf(kept);
-  // The first step has no term. It is left out of a sum over steps; otherwise, its own h is read and not used.
+  // The first step has no previous h, so it has no term. A sum over steps leaves the step out; otherwise, the step's
+  // own h is read but not used.
   if (t.strideOfA)
     kept.insert(kept.begin(), t);
   else

@@ -1,6 +1,6 @@
 //===- Rope.cpp - Rotary embedding of the last dim, and its inverse ------------------===//
-// The kernel of pc.rope. Pairs are halves of the rotated part of a head, or neighbours (`interleaved`); elements
-// outside of it are copied. The inverse negates the sine.
+// The kernel of pc.rope. A pair consists of one element of each half of the rotated part of a head, or of two
+// neighbours (`interleaved`). Elements outside of the rotated part are copied. The inverse negates the sine.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 #include <numeric>
@@ -14,7 +14,8 @@ static std::pair<Num, Num> rotated(Num u, Num w, Num cosine, Num sine) {
   return {u * cosine - w * sine, w * cosine + u * sine};
 }
 
-/// The row of the tables for a token: tables [b, s, c] have one for each token, tables [s, c] one for each position.
+/// The row of the tables for a token. Tables [b, s, c] have one row for each token, and tables [s, c] have one for each
+/// position.
 static Num rowOfTables(RopeOp op, Num token) {
   const bool forTokens = cast<RankedTensorType>(op.getCos().getType()).getRank() == 3;
   return forTokens ? token : token % cast<RankedTensorType>(op.getX().getType()).getDimSize(1);

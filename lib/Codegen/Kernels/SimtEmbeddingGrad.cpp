@@ -1,7 +1,7 @@
 //===- SimtEmbeddingGrad.cpp - The gradient of an embedding, on a GPU ----------------===//
 // Ids are sorted, so that the rows of equal ids form a run. Runs are cut into chunks, and one team adds the rows of
-// each chunk in order. If a run has several chunks, their sums are then added in order. The result of an id depends
-// only on its own rows, and needs no atomics.
+// each chunk in order. If a run has several chunks, their sums are then added in order. The result for an id depends
+// only on the id's own rows, and needs no atomics.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/RowMath.h"
 #include "Embedding.h"
@@ -127,7 +127,7 @@ private:
       word(at.places).store(word(at.tilePlaces).load(i), place);
       word(at.numbers).store(toI32(number), place);
       word(at.lengths).store(toI32(length), place);
-      // At most one run of several chunks begins in a stretch of a chunk's length.
+      // Among the positions that one chunk spans, at most one run of several chunks begins.
       e.when((place < e.integer(count)) & (number < e.integer(1)) & (e.integer(at.chunk) < length),
              [&] { word(at.longRuns).store(toI32(place), place / e.integer(at.chunk)); });
     });
@@ -178,8 +178,8 @@ private:
     });
   }
 
-  /// The slot for the sum of the chunk that begins at `place`. At most two kept chunks begin in a stretch of a chunk's
-  /// length: the last chunk of one run and the first of the next.
+  /// The slot for the sum of the chunk that begins at `place`. Among the positions that one chunk spans, at most two
+  /// chunks with kept sums begin: the last chunk of one run and the first chunk of the next run.
   Num sumSlot(Num place, Num number) { return place / e.integer(at.chunk) * 2 + one(e.integer(0) < number); }
 
   /// Runs one team for each part of a row. A part has as many columns as the team's threads can hold in registers.
@@ -190,8 +190,8 @@ private:
     });
   }
 
-  /// A vector of the row that belongs to this thread. `exists` says whether it does; if not, the column is that of an
-  /// existing vector.
+  /// A vector of the row that this thread works on. If it does not exist (`exists` is false), `column` is the column of
+  /// an existing vector.
   struct Piece {
     Num exists, column;
   };

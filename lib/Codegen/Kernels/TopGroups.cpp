@@ -29,7 +29,8 @@ LogicalResult pc::kernels::emit(TopGroupsOp op, Kernel &kernel) {
       return two[0] + two[1];
     };
     Num mine = sumOf(item);
-    // A group is kept if fewer than `keep` are ahead of it; among equal ones, the earlier is ahead.
+    // A group is kept if fewer than `keep` groups have a higher rank. Among groups with equal scores, the earlier one
+    // ranks higher.
     auto ahead = e.loop(zero, e.integer(groups), 1, {e.real(0)}, [&](Num i, const Emitter::Carried &sofar) {
       Num other = sumOf(row + i);
       Num ifBefore = e.select(other < mine, e.real(0), e.real(1)),

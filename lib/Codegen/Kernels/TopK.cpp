@@ -1,6 +1,6 @@
 //===- TopK.cpp - Selects the largest entries of a row --------------------------------===//
-// An entry is chosen if fewer than k entries are ahead of it: larger ones, and equal ones at a lower index.
-// Rows are short (one entry per expert), so each entry is compared with all others.
+// An entry is chosen if fewer than k entries rank higher: larger ones, and equal ones at a lower index. Rows are short
+// (one entry per expert), so each entry is compared with all others.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/RowMath.h"
 #include "Kernels.h"

@@ -1,6 +1,6 @@
 //===- Views.cpp - Kernels that bring elements to other places --------------------------===//
-// pc.columns and pc.resize copy a part of a dim among zeros; everything after the dim is one contiguous stretch.
-// pc.reshape copies all of it, unless its result is in its operand's memory.
+// pc.columns and pc.resize copy a part of a dim and fill the rest with zeros; all elements after the dim are
+// contiguous. pc.reshape copies the whole operand, unless the result is in the operand's memory.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/RowMath.h"
 #include "Embedding.h"
@@ -17,7 +17,7 @@ static Num zeroOf(Ptr to) { return to.element.isInteger(32) ? integer32(*to.e, 0
 /// Writes `outer` rows of `written` elements: element i is element i + `from` of the row of x, which has `read`
 /// elements, or 0.
 static void copyRows(Kernel &kernel, int64_t outer, int64_t read, int64_t written, int64_t from) {
-  // Elements of the result that are some of x.
+  // The elements of the result that come from x.
   const int64_t begin = std::clamp<int64_t>(-from, 0, written), end = std::clamp<int64_t>(read - from, begin, written);
   Emitter &e = kernel.e;
   Ptr x = kernel.operands[0], y = kernel.results[0];

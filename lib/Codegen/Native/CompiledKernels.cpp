@@ -35,7 +35,8 @@ CompiledKernels::~CompiledKernels() = default;
 /// Replaces the functions of the runtime, which kernels do not call.
 static void noRuntime() { abort(); }
 
-/// Functions of the runtime that the object's step calls are replaced by one that must not run, since only kernels run.
+/// Only kernels run here. Functions of the runtime, which only the object's step calls, are replaced by a function that
+/// aborts.
 std::unique_ptr<CompiledKernels> CompiledKernels::load(StringRef object, std::string &error) {
   auto loaded = std::make_unique<Loaded>();
   auto fail = [&](llvm::Error failure) {
@@ -216,7 +217,7 @@ private:
   SmallVector<const pcrt_kernel *> rows;
   int64_t scratchBytes = 0;
   std::vector<SharedBuffer> buffers;
-  SmallVector<Value> inBuffers; ///< by buffer: the first value in it
+  SmallVector<Value> inBuffers; ///< for each buffer, the first value in it
   SmallVector<size_t> bufferOf; ///< by operand and result
   SmallVector<void *> args;
   std::optional<SharedBuffer> scratch, said;

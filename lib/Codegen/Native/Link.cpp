@@ -14,8 +14,8 @@
 
 using namespace mlir;
 
-/// The reason why there was no room for `output`, or "". lld writes through mapped pages, so a full disk or a limit on
-/// file sizes ends it with a signal, which its message does not explain.
+/// The reason why there was no room for `output`, or "". lld writes through mapped pages, so if the disk is full or a
+/// file is too large, lld is killed by a signal, and its message does not explain the reason.
 static StringRef whyNoRoom(StringRef words, StringRef output, ArrayRef<StringRef> inputs) {
   uint64_t needed = 0, bytes = 0;
   for (StringRef input : inputs)

@@ -76,7 +76,7 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, Stri
   std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(module, context);
   if (!llvmModule)
     return module.emitError() << "translation to LLVM IR failed";
-  // Added here and not in phase `kernels`, whose output does not depend on the commit.
+  // The version is added here, because the output of phase `kernels` must not depend on the commit.
   auto *compiler =
       llvm::ConstantDataArray::getString(context, pcrt_version + std::string(", LLVM " LLVM_VERSION_STRING));
   new llvm::GlobalVariable(*llvmModule, compiler->getType(), /*isConstant=*/true, llvm::GlobalValue::ExternalLinkage,

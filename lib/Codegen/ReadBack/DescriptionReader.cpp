@@ -21,7 +21,7 @@ class Reader {
 public:
   Reader(ModuleOp planned, const json::Object &object) : planned(planned), object(object) {}
 
-  /// Compares every entry with the op from which it was made, in program order.
+  /// Compares every entry with the op that it describes, in program order.
   bool program(ArrayRef<Operation *> outputs) {
     ProgramOp about;
     SmallVector<StringRef> optimizers;
@@ -94,7 +94,7 @@ private:
     op->emitOpError() << why << " in the executable's description";
     return false;
   }
-  /// Returns true if a field of `entry` equals `wanted`; null: the field must be absent.
+  /// Returns true if a field of `entry` equals `wanted`. If `wanted` is null, the field must be absent.
   bool is(const json::Object &entry, StringRef key, const json::Value &wanted) {
     const json::Value *found = entry.get(key);
     if (found ? *found == wanted : wanted == json::Value(nullptr))

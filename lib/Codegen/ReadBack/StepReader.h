@@ -43,7 +43,7 @@ public:
   static constexpr int64_t none = INT64_MIN;
 
   explicit StepReader(mlir::LLVM::LLVMFuncOp function) : function(function) {}
-  /// Returns false if the function has any other op, which `wrong` then is.
+  /// Returns false if the function has any other op, and sets `wrong` to that op.
   bool read(std::vector<Call> &calls, mlir::Operation *&wrong);
 
 private:
@@ -59,7 +59,7 @@ private:
   mlir::LLVM::LLVMFuncOp function;
   std::vector<Call> *calls = nullptr;
   mlir::Value buffers;                  ///< the array with the list of a call
-  std::map<int64_t, At> stored;         ///< by element: stores since the last call
+  std::map<int64_t, At> stored;         ///< for each element, the value stored since the last call
   mlir::Operation *unchecked = nullptr; ///< the call of this block whose status is not checked yet
   mlir::Value microbatch;
   mlir::Block *exit = nullptr;

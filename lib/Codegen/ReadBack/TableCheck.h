@@ -19,7 +19,7 @@
 
 namespace pc {
 
-/// The ops for which each kernel was written, by its name, in all programs.
+/// For each kernel (by name), the ops that it implements, in all programs.
 struct KernelNames {
   WrittenKernels *written = nullptr;        ///< records each kernel with its first op
   std::map<std::string, std::string> opsOf; ///< by function
@@ -42,7 +42,7 @@ public:
   /// Checks the function for the end of a round. Call it after the others.
   bool checkRound();
 
-  /// The messages of the evaluation: from a stage, to a stage, flow, number.
+  /// The messages of the evaluation, as {from stage, to stage, flow, number}.
   std::set<std::array<uint64_t, 4>> sent, received;
 
 private:
@@ -60,7 +60,7 @@ private:
   bool compute(mlir::Operation *op);
   bool launches(mlir::Operation *op, llvm::ArrayRef<At> buffers);
   bool isKernelOf(mlir::Operation *op, int64_t row, unsigned part);
-  /// Whether the table, from `row` on, has separate kernels for `op`, because the product before it does not contain
+  /// Whether the table, from `row` on, has separate kernels for `op`, because the product before them does not contain
   /// `epilogue`.
   bool isBeside(mlir::Operation *op, int64_t row, int32_t epilogue);
   bool product(mlir::Operation *op, const Call &call);

@@ -22,7 +22,7 @@ class TableReader {
 public:
   explicit TableReader(mlir::ModuleOp module);
 
-  /// The struct at a symbol; none if there is no such struct with the right number of fields.
+  /// The struct at a symbol; std::nullopt if there is no such struct with the right number of fields.
   template <typename T> std::optional<T> structOf(llvm::StringRef symbol) {
     mlir::Value value = initializer(symbol);
     T row{};
@@ -31,7 +31,7 @@ public:
     return row;
   }
 
-  /// The `count` rows of the table to which a field points; none if the table has more or fewer.
+  /// The `count` rows of the table to which a field points; std::nullopt if the table has more or fewer rows.
   template <typename T> std::optional<std::vector<T>> rowsOf(const T *field, int64_t count) {
     if (!field)
       return count == 0 ? std::optional(std::vector<T>()) : std::nullopt;

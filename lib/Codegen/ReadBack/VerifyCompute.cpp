@@ -120,7 +120,7 @@ struct Loop {
 };
 } // namespace
 
-/// The letters of an einsum of row-major operands; none if an operand has a letter twice.
+/// The letters of an einsum of row-major operands; std::nullopt if an operand has a letter twice.
 static std::optional<SmallVector<Loop>> lettersOf(EinsumOp einsum, bool swapped) {
   auto [inputs, output] = einsum.getSpec().split("->");
   auto [first, second] = inputs.split(',');
@@ -188,7 +188,7 @@ struct Products {
       last = &inner;
     }
   }
-  /// The value outside of the fusion; null for one that stays inside.
+  /// Maps a value in the fusion to the value outside of it; null for a value that exists only inside.
   Value outside(Value value) {
     auto fusion = dyn_cast<FusionOp>(op);
     if (!fusion)
@@ -201,12 +201,13 @@ struct Products {
         return result;
     return {};
   }
-  /// The value outside of the fusion of an operand of the product: its codes, if it has them.
+  /// The value outside of the fusion that an operand of the product is computed from; if the operand has codes, these.
   Value operand(unsigned number) {
     Value value = product.getInputs()[number];
     return outside(decoding && decodingOf(value) ? decoding.getInputs()[0] : value);
   }
-  /// The number of elements of k that share a scale: those of the dims of the codes that the scales do not have.
+  /// The number of elements of k that share a scale: the product of the sizes of the dims that codes have and scales do
+  /// not.
   int64_t group() {
     if (!decoding)
       return 0;
@@ -245,7 +246,8 @@ struct Products {
 };
 } // namespace
 
-/// Returns the pcrt layout of a value with these letters (PCRT_LIES_...), and its letters that `mask` lacks.
+/// Returns the pcrt layout (PCRT_LIES_...) of a value with these letters, and those of its letters that `mask` does not
+/// have.
 static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> letters, ArrayRef<StringRef> mask,
                                                         bool byRows) {
   bool hasExpert = llvm::is_contained(letters, mask.back()), hasToken = llvm::is_contained(letters, mask.front());
@@ -259,8 +261,8 @@ static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> lett
 }
 
 namespace {
-/// The letters of a routed einsum: those of its operands, the last of which is the mask, and of its result. The values
-/// are those outside of a fusion, without decoding.
+/// The letters of a routed einsum: those of its operands, the last of which is the mask, and those of its result. Its
+/// values are the ones outside of a fusion, before decoding.
 struct RoutedSpec {
   explicit RoutedSpec(Products &of) : op(of.product) {
     for (unsigned i = 0; i < op.getInputs().size(); ++i)
@@ -296,7 +298,7 @@ struct RoutedSpec {
     return 0;
   }
 
-  /// The number of the `rows` routed tokens that this op computes. A round has at most the limit of rows; the last one
+  /// How many of the `rows` routed tokens this op computes. A round has at most the limit of rows, and the last round
   /// has the rest.
   int64_t ofRound(int64_t rows) {
     auto round = values[letters.size() - 2].getDefiningOp<RoundOfRowsOp>();
@@ -524,7 +526,8 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
     return refuse(op, "is a different attention in the tables");
   if (call.list.size() <= buffers.size() || ArrayRef(call.list).take_front(buffers.size()) != buffers)
     return refuse(op, "runs on different buffers in the step's calls");
-  // The op's temporary buffers begin at the start of the workspace, and the last one ends at its end.
+  // The op's temporary buffers begin at the start of the workspace, and the last buffer ends at the end of the
+  // workspace.
   SmallVector<At> parts = {{program.workspace_offset, 0}};
   int64_t rows = wanted.batch * wanted.q_heads * wanted.q_length;
   if (wanted.backward)
@@ -576,7 +579,7 @@ bool TableCheck::compute(Operation *op) {
     return call && (callee == "pcrt_gemm" ? product(op, *call) : attention(op, *call, buffers));
   }
   bool isOwn = callee == "pcrt_launch" && ArrayRef(calls[next].list).take_front(buffers.size()) == ArrayRef(buffers);
-  if (!isOwn && sharing && sharing->getName() == op->getName()) { // computed by the previous kernel
+  if (!isOwn && sharing && sharing->getName() == op->getName()) { // the previous kernel computed it
     sharesKernelOf[op] = sharing;
     return true;
   }

@@ -1,7 +1,7 @@
 //===- VerifyEvaluation.cpp - Compares the evaluation with the step ----------------------------------===//
 // The calls of the evaluation are also read back. They must be calls of the step, in their order, except that kernels
-// with dropout are replaced by kernels without. They must include all calls that the loss needs, including messages
-// from other stages. None may write to the home of a parameter or a state, except into a cache.
+// with dropout are replaced by kernels without dropout. They must include all calls that the loss needs, including
+// messages from other stages. None may write to the home of a parameter or a state, except into a cache.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/Kernel.h"
 #include "../Fuse/WithoutDropping.h"
@@ -73,7 +73,8 @@ void TableCheck::takeMoves(StartOp start) {
   }
 }
 
-/// Finds the ops in the evaluation, which are those whose calls come next in it.
+/// Finds the ops that are part of the evaluation. An op is part of it if the op's calls are the next ones of the
+/// evaluation.
 void TableCheck::evaluateBlock(Block &block) {
   for (Operation &op : block) {
     if (auto loop = dyn_cast<AccumulateOp>(op)) {
@@ -97,7 +98,8 @@ void TableCheck::evaluateBlock(Block &block) {
   }
 }
 
-/// Returns true if `value` is at its home in the evaluation: the evaluation computes it, or it is there from the start.
+/// Returns true if the home of `value` holds it in the evaluation: the evaluation has computed it, or it was there from
+/// the start.
 bool TableCheck::isEvaluated(Value value) {
   auto result = dyn_cast<OpResult>(value);
   if (!result || isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(result.getOwner()))

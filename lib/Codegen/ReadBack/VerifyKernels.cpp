@@ -55,7 +55,7 @@ struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
   }
 
 private:
-  /// Checks (K2): the program has a step. (K3) holds in it, in its evaluation and in its end of a round.
+  /// Checks (K2): the program has a step. Also checks (K3) in the step, in the evaluation and in the end of a round.
   LogicalResult verifyStep(LLVM::GlobalOp program, StringRef suffix) {
     auto step = getOperation().lookupSymbol<LLVM::LLVMFuncOp>(("pc_step" + suffix).str());
     if (!step || step.isExternal())

@@ -314,7 +314,8 @@ bool TableCheck::runCall(CallOp call) {
   return ok;
 }
 
-/// Checks that the sum over microbatches is a copy of the first one, to which the others are added.
+/// Checks that the sum over microbatches starts as a copy of the first microbatch's value, and that the others are
+/// added to it.
 bool TableCheck::addToSum(Operation *op, OpOperand &yielded) {
   size_t begin = next;
   bool ok = isAddedToSum(op, yielded);
@@ -346,7 +347,7 @@ bool TableCheck::isAddedToSum(Operation *op, OpOperand &yielded) {
          (count == 1 || launched(*add, {to, from, to}, StepReader::Later));
 }
 
-/// Values that no op adds at once are added at the end of the body.
+/// Values that the ops that compute them do not add themselves are added at the end of the body.
 bool TableCheck::runAccumulate(AccumulateOp accumulate) {
   current = accumulate;
   Block &body = accumulate.getBody().front();
@@ -423,7 +424,7 @@ LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, WrittenKernel
     for (ModuleOp program : programsOf(planned))
       if (!TableCheck(program, kernels, names).run())
         return failure();
-    // Different calls of a function may be needed by the evaluation in different parts, so calls are inlined.
+    // The evaluation may need different parts of different calls of a function, so calls are inlined.
     inlined = planned.clone();
     llvm::for_each(programsOf(*inlined), inlineCalls);
   }

@@ -158,7 +158,7 @@ private:
   std::vector<Node> nodes;
   llvm::DenseMap<mlir::Value, int> known;
   llvm::DenseMap<mlir::Value, Ptr> buffers;
-  llvm::SmallVector<Num> rowValues; ///< per node: its value for this row (or for all rows), when available
+  llvm::SmallVector<Num> rowValues; ///< for each node, its value for this row (or for all rows), once computed
   int numScratch = 0, numSums = 0;
   int64_t numDrawn = 0; ///< i32 elements of scratch memory for bits that dropouts draw ahead, after all others
   llvm::SmallVector<mlir::Type> rowTypes; ///< element types of buffers that are read or written row by row

@@ -20,7 +20,7 @@ using namespace pc::rowprogram;
 // Expansion of ops into nodes
 //===---------------------------------------------------------------------------===//
 
-/// The view decides which element of the buffer belongs to row and column.
+/// The view maps a row and a column to an element of the buffer.
 int RowProgram::load(Value value, View view, int64_t period) {
   Ptr buffer = buffers.lookup(value);
   int64_t c = columns;
@@ -154,7 +154,7 @@ void RowProgram::normGradient(Operation *op, Value mean, Value gamma) {
     define(op->getResult(2), sumOverRows(dy));
 }
 
-/// A bf16 result that is stored and also read in the kernel is rounded for the readers, too.
+/// A bf16 result that is stored and also read in the kernel is also rounded for these readers.
 void RowProgram::define(Value result, int n) {
   auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
   if (getElementTypeOrSelf(result).isBF16() && llvm::any_of(result.getUsers(), yielded) &&

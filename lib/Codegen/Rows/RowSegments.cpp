@@ -21,9 +21,10 @@ void RowProgram::schedule() {
       n.segment = std::max(n.segment, arg.segment + later);
     }
   }
-  // On a CPU, an element that a later segment reads is kept in a result, if it is one, or in a scratch row; loads are
-  // repeated. On a GPU, it stays in registers or is computed again from the operands. These are still intact: a
-  // fusion with a reduction writes over an operand only in its last segment (mayShareHome).
+  // On a CPU, an element that a later segment reads is kept in the result's buffer, if it is part of a result, or in a
+  // scratch row; loads are repeated. On a GPU, the element stays in registers or is computed again from the operands.
+  // The operands are still intact, because a fusion with a reduction overwrites an operand only in its last segment
+  // (mayShareHome).
   if (k.simt)
     return;
   for (Node &n : nodes)
@@ -213,7 +214,7 @@ void RowProgram::emit() {
   if (numSums)
     emitRows();
   else if (k.simt && shape.empty())
-    k.simt->teams(1, 1, 1, [&](Num row) { emitRow(row); }); // scalars may be written over scalars
+    k.simt->teams(1, 1, 1, [&](Num row) { emitRow(row); }); // scalar results may overwrite scalar operands
   else
     k.forItems(rows, wide ? columns : 1, reduces, [&](Num row) { emitRow(row); });
 }

@@ -84,7 +84,7 @@ struct Called {
 };
 } // namespace
 
-/// Every function that steps call, with its calls, in the order of the first ones.
+/// Every function that steps call, with its calls, in the order of the first calls.
 static SmallVector<Called> calledIn(ModuleOp program) {
   SmallVector<Called> all;
   llvm::DenseMap<Attribute, size_t> number;
@@ -98,8 +98,8 @@ static SmallVector<Called> calledIn(ModuleOp program) {
   return all;
 }
 
-/// Replaces the leaves of `body` by new arguments. Returns, for each of them, the leaf of `step` to pass; adds leaves
-/// to `step` that it lacks.
+/// Replaces the leaves of `body` by new arguments. Returns, for each new argument, the leaf of `step` to pass; adds
+/// missing leaves to `step`.
 static SmallVector<Value> takeLeavesOut(Block &body, Block &step) {
   SmallVector<Value> outside;
   for (Operation &op : llvm::make_early_inc_range(body)) {
@@ -126,8 +126,8 @@ static SmallVector<Value> takeLeavesOut(Block &body, Block &step) {
   return outside;
 }
 
-/// After the leaves are outside, results that are arguments, or repeat other results, are replaced by values of the
-/// caller.
+/// After the leaves have been moved out, replaces results that are arguments, or that repeat other results, by values
+/// of the caller.
 void pc::tidyCalls(ModuleOp program) {
   for (Called &called : calledIn(program)) {
     Block &body = called.function.getBody().front();
@@ -167,8 +167,7 @@ void pc::inlineCalls(ModuleOp program) {
       OpBuilder builder(call);
       IRMapping mapping;
       mapping.map(function.body->getArguments(), call.getInputs());
-      std::map<int64_t, int64_t>
-          places; // by the start of each range of the function's addresses: its offset in the arena
+      std::map<int64_t, int64_t> places; // start of a range of the function's addresses -> offset in the arena
       if (call.getFrame()) {
         // Addresses of the frame begin at 0; those of arguments and results begin where each of them has its home.
         places[0] = *call.getFrame();

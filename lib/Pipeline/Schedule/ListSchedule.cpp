@@ -198,8 +198,8 @@ private:
 
   const Problem &p;
   const ListRule &rule;
-  std::vector<double> end;            ///< by task id; -1: not yet
-  std::vector<std::vector<int>> next; ///< by kind and chunk: the next microbatch
+  std::vector<double> end;            ///< the end of each task, by its id; -1: not run yet
+  std::vector<std::vector<int>> next; ///< for each kind and chunk, the next microbatch
   std::vector<Stage> stages;
   Order order;
   std::vector<double> jitter;

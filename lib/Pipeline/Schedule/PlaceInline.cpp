@@ -1,6 +1,7 @@
 //===- PlaceInline.cpp - Places messages for one thread per stage -------------------------===//
 // Receives are placed right before their reader, and sends right after their producer, in the order of the tasks.
-// Whether this stalls depends on the number of messages that a flow holds, which is found by trying.
+// Whether this stalls depends on the number of messages that a flow can hold. The smallest number that works is found
+// by trial.
 //===-----------------------------------------------------------------------------===//
 #include "Stall.h"
 
@@ -17,7 +18,7 @@ std::optional<Task> pc::pipeline::consumer(const Problem &problem, const Task &t
   return Task{task.kind, chunk, task.microbatch};
 }
 
-/// Each message has the position of its task: the receive before the reader, the send after the producer.
+/// Each message is placed at its task: the receive before the reader, the send after the producer.
 Program pc::pipeline::placeInline(const Problem &problem, const Order &order) {
   Program program;
   auto transfer = [&](bool send, const Task &message) {

@@ -115,8 +115,8 @@ double Problem::ideal() const {
   return *std::max_element(busy.begin(), busy.end());
 }
 
-/// The inputs by kind: F needs the previous chunk's F. R needs its own F. B needs R (or F) and the next chunk's B. W
-/// needs its own B.
+/// The inputs of each kind of task: F needs the previous chunk's F. R needs its own F. B needs R (or F) and the next
+/// chunk's B. W needs its own B.
 Problem::Inputs Problem::inputs(const Task &task) const {
   Inputs needed;
   auto delay = [&](const std::vector<double> &hop, int from) {
@@ -201,7 +201,7 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
   return time;
 }
 
-/// A task takes its memory at its start, so the peak is before it frees any.
+/// A task allocates memory at its start, so the peak is before the task frees memory.
 std::vector<double> pc::pipeline::peaks(const Problem &problem, const Order &order) {
   std::vector<double> most;
   for (const auto &tasks : order) {
@@ -226,7 +226,7 @@ bool pc::pipeline::fits(const Problem &problem, const Order &order) {
   return true;
 }
 
-/// The optimizer counts for the cost of each stage, and once for the span.
+/// The optimizer's time is part of the cost of each stage, and is added once to the span.
 std::optional<Measure> pc::pipeline::measure(const Problem &problem, const Order &order) {
   std::optional<Timeline> time = simulate(problem, order);
   if (!time)

@@ -220,14 +220,14 @@ private:
 
   const Program &program;
   int buffered;
-  std::vector<int> first; ///< per stage: the number of its first instruction
+  std::vector<int> first; ///< for each stage, the number of its first instruction
   /// `from` must happen before `to`.
   struct Edge {
     int from, to;
   };
   std::vector<Edge> edges;
-  std::vector<int> firstEdge; ///< per node: the first edge whose source it is
-  std::vector<int> incoming;  ///< per node: edges from unfinished nodes
+  std::vector<int> firstEdge; ///< for each node, the first edge whose source it is
+  std::vector<int> incoming;  ///< for each node, the number of edges from unfinished nodes
   std::vector<bool> finished;
   std::map<Flow, std::vector<Place>> sends, receives;
   std::map<std::string, std::map<int, std::vector<Place>>> collectives; ///< by group and number of the call

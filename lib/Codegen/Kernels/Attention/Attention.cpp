@@ -55,7 +55,7 @@ namespace {
 struct QueryTile {
   Num batch, head, first, columns, begin;
   Ptr begins;
-  Num sink; ///< if the attention is sunk
+  Num sink; ///< if queries have a sink
 };
 
 /// Emits the kernel. A method emits the code of one level of its loops: a query head, a block of its queries, a query.
@@ -128,7 +128,7 @@ private:
     Num drawn = dropping ? dropping->row({in.batch, in.head / a.groups, in.head % a.groups, in.first + r}) : Num();
     if (dropping)
       dropping->drawAhead(drawn, in.begin, in.columns, at.drawn);
-    // The greatest score is subtracted before exp, so that weights are at most 1.
+    // The largest score is subtracted before exp, so that weights are at most 1.
     Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
     Num maximum = e.maximum(e.loop(in.begin, in.columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
       Num x = row.load(j, lanes);

@@ -1,7 +1,7 @@
 //===- Attention.h - Shapes shared by attention and its gradient --------------------===//
-// Declares the sizes, strides and options of an attention, and functions that all of its kernels need: which keys a
-// query sees, where its document begins, what is added to its scores. CPU kernels work on tiles of a few queries. GPU
-// kernels use SIMT code or tensor cores.
+// Declares the sizes, strides and options of an attention, and functions that all of its kernels need: they compute
+// which keys a query sees, where its document begins, and what is added to its scores. CPU kernels work on tiles of a
+// few queries. GPU kernels use SIMT code or tensor cores.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_ATTENTION_H
 #define PC_LIB_CODEGEN_KERNELS_ATTENTION_ATTENTION_H
@@ -135,12 +135,12 @@ struct AttentionShape {
     kernel.multipliesPairs = narrow && d % 2 == 0 && kernel.e.multipliesPairs;
     factors = kernel.multipliesPairs ? Factors::words : Factors::numbers;
   }
-  /// Rounds a weight or a gradient of a score to bf16, unless products use words, which are rounded when they are
-  /// packed.
+  /// Rounds a weight or a gradient of a score to bf16. If products use words, does nothing, because values are rounded
+  /// when they are packed into words.
   Num rounded(Num x) const { return narrow && factors == Factors::numbers ? fromBf16(*x.e, roundToBf16(x)) : x; }
   /// The number of factors in an element of a product's matrices.
   int64_t perElement() const { return factors == Factors::words ? 2 : 1; }
-  /// Elements of a row of q, k, v or dout in products along d, and the same padded to full vectors.
+  /// The number of elements in a row of q, k, v or dout for products along d, and this number padded to full vectors.
   int64_t depth() const { return d / perElement(); }
   int64_t paddedDepth(int64_t lanes) const { return roundUp(depth(), lanes); }
   /// A tensor with row stride `stride`, as a matrix for a product along d.
@@ -160,11 +160,11 @@ struct AttentionShape {
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
   /// The number of addends of one head, padded so that a padded row of scores can be read.
   int64_t paddedAddends(int64_t lanes) const { return roundUp(s + paddedT(lanes), lanes); }
-  /// The number of keys, padded to whole tiles, by which rows are filled and multiplied, and to whole blocks of
-  /// queries.
+  /// The number of keys, padded to whole tiles (the unit in which rows are filled and multiplied) and to whole blocks
+  /// of queries.
   int64_t paddedT(int64_t lanes) const { return roundUp(roundUp(t, block(lanes)), tileColumns(lanes)); }
-  /// Row stride of matrices with t columns. It is not a power of two, which would map all rows to a few sets of the
-  /// cache.
+  /// Row stride of matrices with t columns. It is not a power of two, because then all rows would map to a few sets of
+  /// the cache.
   int64_t strideT(int64_t lanes) const { return paddedT(lanes) + 16; }
   int64_t paddedD(int64_t lanes) const { return roundUp(d, lanes); }
   /// Columns of d-wide products: those in whole tiles, and whether one more vector follows.
@@ -179,8 +179,8 @@ void emitAttention(AttentionShape a, Kernel &kernel);
 /// The gradient of attention; kernel.results are dq, dk, dv, and the gradient of addends by batch row. An item is one
 /// key/value head of one batch row.
 void emitAttentionGrad(AttentionShape a, Kernel &kernel);
-/// Attention for the threads of a GPU. The gradient's part 0 is dq, part 1 dk and dv. Returns false if there is no
-/// kernel for heads of this size.
+/// Attention for the threads of a GPU. Part 0 of the gradient computes dq, and part 1 computes dk and dv. Returns false
+/// if there is no kernel for heads of this size.
 bool emitSimtAttention(const AttentionShape &a, Kernel &kernel);
 bool emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel);
 /// Attention on tensor cores, if pc::isForTensorCores. The gradient's part 0 stores rowsum(dout * o) for part 1.

@@ -2,9 +2,9 @@
 // With P = exp(scale q k^T - lse) recomputed per block of queries and D = rowsum(dout * o):
 //   dv += P^T dout;  dS = scale P * (dout v^T - D);  dq = dS k;  dk += dS^T q.
 // dk and dv are summed in scratch over the blocks and over the query heads that share them, so no other thread is
-// involved. Attention of bf16 rounds P and dS to bf16. With dropout, the elements of P in dv and of dout v^T whose
-// weights were dropped are dropped. The gradient of addends is P * (dout v^T - D), summed over all pairs of a query and
-// a key with the same distance.
+// involved. Attention of bf16 rounds P and dS to bf16. With dropout, the elements of P (in dv) and of dout v^T whose
+// weights were dropped become 0. The gradient of addends is P * (dout v^T - D), summed over all pairs of a query and a
+// key with the same distance.
 //===-----------------------------------------------------------------------------===//
 #include "../Kernels.h"
 #include "Attention.h"
@@ -178,7 +178,7 @@ private:
             ahead ? at.drawn + e.integer(i * ahead) : Ptr()};
   }
 
-  /// Computes P and dS of `rows` and the keys from j on, which replace the products in scratch.
+  /// Computes P and dS for `rows` and the keys from j on. They replace the products in scratch.
   void softmaxGradient(ArrayRef<QueryRow> rows, Num step, Num j) {
     SmallVector<Num> p, ds;
     for (const QueryRow &row : rows) {

@@ -1,7 +1,7 @@
 //===- BiasGrad.cpp - The gradient of attention's bias on a GPU ------------------------------===//
-// There is one thread per entry. It adds the gradients of the scores of all queries and keys with one distance, in
-// order. It computes products again that the kernels of dq, dk and dv computed in other threads, so that no two threads
-// add to the same number.
+// There is one thread per entry. It adds, in order, the gradients of the scores of all pairs of a query and a key with
+// the same distance. It computes products again that the kernels of dq, dk and dv have computed in other threads, so
+// that no two threads add to the same number.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 

@@ -38,7 +38,7 @@ MmaAttention::TwoRows MmaAttention::rows(Num first, int64_t count) {
   return two;
 }
 
-/// Threads copy vectors of 8 elements side by side, asynchronously.
+/// Threads copy adjacent vectors of 8 elements, asynchronously.
 void MmaAttention::stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt) {
   constexpr int64_t vector = 8;
   const int64_t inRow = a.d / vector, all = rows * inRow;
@@ -132,7 +132,7 @@ void MmaAttention::add(MutableArrayRef<Num> sums, const Left &left, Ptr tile) {
     }
 }
 
-/// Waits for this thread's copies, and then for all threads, whose copies are parts of the same tile.
+/// Waits for this thread's copies, and then for the other threads, which copy other parts of the same tile.
 void MmaAttention::meetTiles() {
   e.waitForCopies();
   if (warpgroups) // cp.async writes through the generic proxy, wgmma reads through the asynchronous proxy

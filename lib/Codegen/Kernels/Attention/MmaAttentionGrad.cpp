@@ -79,7 +79,7 @@ private:
   void begin(Num item);
   /// Starts to copy the tile for iteration `turn`: queries of `head` from `first` on.
   void stage(Num turn, Num first, Num head);
-  /// One iteration: adds to dk and dv, which `sums` has after each other.
+  /// One iteration: adds to dk and dv, which are stored in `sums` one after the other.
   Carried addTile(Num half, Num first, Num next, Num head, Carried sums);
   /// Replaces products of keys and queries by P^T, and products of values and gradients by dS^T without the scale.
   void softmaxGradient(Num half, Num first, Num head, Carried &weights, Carried &changes);
@@ -133,7 +133,7 @@ void KeyBlock::stage(Num turn, Num first, Num head) {
   e.commitCopies();
 }
 
-/// Turns products into weights P and changes dS, with the statistics of each query.
+/// Replaces products by the weights P and by the gradients dS, using the statistics of each query.
 void KeyBlock::softmaxGradient(Num half, Num first, Num head, Carried &weights, Carried &changes) {
   for (int64_t n = 0; n < tile / 8; ++n)
     for (int64_t c = 0; c < 2; ++c) {
@@ -160,7 +160,7 @@ void KeyBlock::softmaxGradient(Num half, Num first, Num head, Carried &weights, 
     }
 }
 
-/// Weights and changes of pairs that are not seen become 0.
+/// P and dS become 0 for pairs of which the query does not see the key.
 Emitter::Carried KeyBlock::masked(Num first, const Carried &both) {
   Carried masked(both.size());
   for (int64_t n = 0; n < tile / 8; ++n)
@@ -203,7 +203,8 @@ Emitter::Carried KeyBlock::addTile(Num half, Num first, Num next, Num head, Carr
   return sums;
 }
 
-/// Loops over the queries of all heads that share the block's keys. Two buffers let the next tile be copied meanwhile.
+/// Loops over the queries of all heads that share the block's keys. With two buffers, the next tile is copied during an
+/// iteration.
 void KeyBlock::emit(Num item) {
   begin(item);
   // One iteration works on a tile of queries of one head.

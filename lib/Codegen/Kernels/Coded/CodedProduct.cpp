@@ -1,7 +1,7 @@
 //===- CodedProduct.cpp - Products with a matrix of codes ------------------------------===//
-// On a GPU, a product of few rows is limited by memory. It reads each code and each scale once, and multiplies by all
-// rows: a warp per few columns if the codes of a column are contiguous, else a thread per few columns and a part of k.
-// A product of more rows is that of one expert (OnRows).
+// On a GPU, a product of few rows is limited by memory. Its kernel reads each code and each scale once, for all rows.
+// If the codes of a column are contiguous, a warp computes a few columns; otherwise a thread computes a few columns
+// over a part of k. A product of more rows is computed like the product of one expert (OnRows).
 //===-----------------------------------------------------------------------------===//
 #include "CodedProduct.h"
 #include "../../Fuse/Gemm.h"
@@ -55,7 +55,7 @@ static void emitByColumns(const CodedProduct &p, const Weights &weights, Kernel 
   SimtEmitter &e = *kernel.simt;
   const pcrt_gemm_desc &d = p.d;
   constexpr int64_t warp = 32, warps = 4;
-  // Columns of a warp share what they read of the rows.
+  // The columns of a warp share the loaded elements of the rows.
   int64_t columns = d.m > 4 ? 4 : 2;
   while (d.n % columns)
     columns /= 2;
@@ -84,7 +84,7 @@ static void emitByColumns(const CodedProduct &p, const Weights &weights, Kernel 
   });
 }
 
-/// The codes of a row of b are contiguous, so that threads have columns.
+/// The codes of a row of b are contiguous, so each thread has some columns.
 static void emitByRows(const CodedProduct &p, const Weights &weights, Kernel &kernel) {
   SimtEmitter &e = *kernel.simt;
   const pcrt_gemm_desc &d = p.d;

@@ -1,6 +1,6 @@
 //===- Weights.cpp - The matrix of a product, as numbers or as codes ------------------===//
-// Codes of 8 bits are widened and multiplied by their scale. Of a byte with two codes of 4 bits, one is shifted to the
-// upper half of the byte and then down again, which extends its sign.
+// Codes of 8 bits are widened and multiplied by their scale. A byte may hold two codes of 4 bits. The wanted code is
+// shifted to the upper half of the byte and then back, which extends its sign.
 //===-----------------------------------------------------------------------------===//
 #include "Weights.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

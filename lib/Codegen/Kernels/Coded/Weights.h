@@ -1,6 +1,6 @@
 //===- Weights.h - The matrix of a product, as numbers or as codes --------------------===//
 // Our own products read matrix b through this class, so that the same kernels multiply by numbers and by codes. Codes
-// become numbers in registers: each is read once and never stored as a number.
+// become numbers only in registers; the numbers are never stored.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_CODED_WEIGHTS_H
 #define PC_LIB_CODEGEN_KERNELS_CODED_WEIGHTS_H

@@ -13,8 +13,8 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
-/// The sizes of a cache, and where its rows begin. Batch row b of part p has the number p B + b, as if parts were more
-/// batch rows.
+/// The sizes of a cache, and where its rows begin. Batch row b of part p has the number p B + b, where B is the number
+/// of batch rows, as if parts were additional batch rows.
 struct CacheShape : CacheSizes {
   explicit CacheShape(Value cache) : CacheSizes(cast<RankedTensorType>(cache.getType()).getShape()) {}
   Num hasSlot(Emitter &e, Num slot) const { return e.inRange(slot, e.integer(slots)); }
@@ -24,7 +24,8 @@ struct CacheShape : CacheSizes {
 
 /// What a kernel needs to know about the token of an item. Items are ordered by part, batch row, token and head.
 struct TokenOfItem {
-  /// `ids` is the number of the operand of slots; that of positions follows. The offset, if there is one, is last.
+  /// `ids` is the number of the operand with slots; the operand with positions follows it. The offset, if there is one,
+  /// is the last operand.
   TokenOfItem(Kernel &kernel, const CacheShape &cache, int64_t tokens, unsigned ids, bool hasOffset, Num item)
       : head(item % cache.heads), row(item / (cache.heads * tokens)), number(item / cache.heads) {
     Emitter &e = kernel.e;
@@ -62,7 +63,7 @@ LogicalResult pc::kernels::emit(CacheWriteOp op, Kernel &kernel) {
 }
 
 namespace {
-/// Computes the attention of one token and one key/value head, for all query heads that share it. An item is this for
+/// Computes the attention of one token and one key/value head, for all query heads that share it. An item does this for
 /// one part of the cache.
 class CachedAttentionKernel {
 public:
@@ -114,7 +115,7 @@ public:
   }
 
 private:
-  /// An item. Positions and keys are counted from the first one of its part.
+  /// An item. Its positions and keys are counted from the first one of its part.
   struct Item {
     Num number, head, query, part;     ///< `query`: the token and head, without the part
     Num position, begin, end, isFirst; ///< keys in sight, and whether this part has position 0 (null without parts)
@@ -165,7 +166,7 @@ private:
   /// score, and 1 over the sum of weights.
   Ptr rowOf(Num item, int64_t g) { return kernel.workspace + (item * groups + g) * (cache.context + 2); }
 
-  /// On a GPU, a first kernel computes scores, for which all threads of an item add up products.
+  /// On a GPU, a first kernel computes scores. All threads of an item add up the products of a score.
   void scoreInWorkspace(Ptr q, Ptr keys, const Item &now) {
     for (int64_t g = 0; g < groups; ++g) {
       Ptr query = q + e.integer(g * cache.width), row = rowOf(now.number, g);
@@ -205,7 +206,7 @@ private:
     }
   }
 
-  /// Scores of all keys in sight, then their weights, then the sum of values by weight.
+  /// Computes the scores of all keys that the token sees, then their weights, and then the weighted sum of values.
   void attend(Ptr q, Ptr keys, Ptr values, Ptr o, const Item &now) {
     Emitter::Carried sinks, factors;
     for (int64_t g = 0; g < groups; ++g)
@@ -272,7 +273,7 @@ private:
     return e.real(1) / sum;
   }
 
-  /// Sums values by weight, for as many columns at a time as sums of all query heads fit into registers.
+  /// Computes weighted sums of values, for as many columns at a time as fit into registers for all query heads.
   void sumValues(Ptr values, Ptr o, Num begin, Num end, const Emitter::Carried &factors) {
     const int64_t most = std::max<int64_t>(1, 12 / groups) * e.lanes;
     for (int64_t from = 0; from < cache.width; from += most) {

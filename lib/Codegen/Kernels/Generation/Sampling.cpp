@@ -1,7 +1,7 @@
 //===- Sampling.cpp - Kernels that choose tokens -----------------------------------------------===//
-// Noise that makes the largest logit a sample, and the least logit that top-k, top-p and min-p leave. The threshold is
-// found without sorting: all cuts are conditions that hold from some logit on, so a search by halves through the
-// ordered bit patterns of f32 finds it in 32 passes over the row.
+// Adds noise with which the largest logit is a sample, and finds the smallest logit that top-k, top-p and min-p keep.
+// The threshold is found without sorting. Each of the three conditions holds for all logits from some value on, so a
+// binary search through the ordered bit patterns of f32 finds this value in 32 passes over the row.
 //===-----------------------------------------------------------------------------------------===//
 #include "../../Emit/RowMath.h"
 #include "../Kernels.h"
@@ -68,7 +68,7 @@ public:
         e.reductions(classes, {true}, [&](Num i, int64_t width) { return Emitter::Carried{logits.load(i, width)}; })[0];
   }
 
-  /// The least logit that the three cuts leave.
+  /// The smallest logit that the three conditions keep.
   Num least(Num k, Num p, Num share) {
     Num minusInfinity = e.real(-infinity);
     auto one = [&](Num) { return e.real(1); };
@@ -107,7 +107,8 @@ private:
     })[0];
   }
 
-  /// The least number at which the terms of larger logits add up to less than `bound`; `otherwise` if not `wanted`.
+  /// The smallest number at which the terms of larger logits add up to less than `bound`. Returns `otherwise` if
+  /// `wanted` is false.
   Num search(Num wanted, Num bound, Num otherwise, llvm::function_ref<Num(Num)> term) {
     // Numbers of -infinity and infinity. Nothing is larger than infinity, so the condition holds there.
     Num low = e.integer(-int64_t(0x7f800000) - 1), high = e.integer(0x7f800000);
@@ -127,7 +128,7 @@ private:
 };
 } // namespace
 
-/// An item is a row. A row that no setting cuts is not searched.
+/// An item is a row. A row without settings that drop tokens is not searched.
 LogicalResult pc::kernels::emit(SamplingThresholdOp op, Kernel &kernel) {
   auto type = cast<RankedTensorType>(op.getLogits().getType());
   const int64_t classes = type.getShape().back(), rows = type.getNumElements() / classes;

@@ -127,7 +127,7 @@ private:
   int64_t rows() const { return left.side / 2; }
   int64_t columns() const { return right.side / 2; }
 
-  /// sums += a chunk of the left operand times one of the right.
+  /// sums += a chunk of the left operand times a chunk of the right operand.
   void multiply(Num buffer, Carried &sums) {
     auto begin = [&](const Tile &tile, Num first) {
       return tile.memory + (buffer * tile.elements() + first * (tile.deep ? tile.pitch() : 1));

@@ -144,8 +144,8 @@ static void emitUnpack(OnRows &on) {
   });
 }
 
-/// Adds the rows of each token, in the order of its experts: those of an operand, or those that part 2 of a product by
-/// token has made.
+/// Adds the rows of each token, in the order of its experts. The rows are an operand, or part 2 of a product has
+/// computed them.
 static void emitCombine(OnRows &on, Ptr rows) {
   SimtEmitter &e = on.e;
   const int64_t width = on.d.n;

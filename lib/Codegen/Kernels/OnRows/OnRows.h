@@ -20,7 +20,7 @@ struct RoutedBuffers {
   llvm::SmallVector<Ptr, 3> operands;
   Ptr scales;
 };
-/// Nothing if no kernel computes the einsum.
+/// Returns std::nullopt if no kernel computes the einsum.
 std::optional<RoutedBuffers> routedBuffers(mlir::Operation *op, const Kernel &kernel);
 /// Emit a routed einsum: for GPUs like emitGrouped, and for CPUs like emitPlainGrouped (Kernels.h).
 void emitRouted(const RoutedBuffers &routed, Kernel &kernel);

@@ -82,7 +82,8 @@ private:
     });
   }
 
-  /// An item is a column: of the lines that tokens give to their rows, or of the rows that are added to tokens' lines.
+  /// An item is a column: of the tokens' lines, which are copied to rows, or of the rows, which are added to the
+  /// tokens' lines (`adds`).
   void ofTokens(bool adds) {
     k.forItems(d.n, 1, /*reduces=*/false, [&](Num column) {
       if (adds)
