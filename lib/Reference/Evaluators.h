@@ -39,7 +39,7 @@ using Rounding = double (*)(double);
 /// If an op drops nothing, all factors are 1.
 using Mask = std::function<double(llvm::ArrayRef<int64_t>)>;
 Mask maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext &context);
-/// Computes the score from the product of query s and key t.
+/// Computes a score from the product of query s and key t.
 struct Scores {
   double scale, cap = 0;         ///< 0: no cap
   const Tensor *bias = nullptr;  ///< (k, g, r), for `queries` queries
@@ -53,7 +53,7 @@ struct Scores {
 };
 /// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s). `mask`: of the weights (b, k, g, s, t).
 Tensors attention(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask);
-/// q, k, v, o, lse, dout -> dq, dk, dv and, if wanted, that of the bias, (b, k, g, r).
+/// q, k, v, o, lse, dout -> dq, dk, dv and, if requested, the gradient of the bias, (b, k, g, r).
 Tensors attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask,
                       bool ofBias = false);
 /// x (b, s, k, g + 2, d), or with cos and sin after it -> q, k, v.
@@ -66,8 +66,8 @@ Tensors mergeAttention(Inputs in);
 Tensors softmax(Inputs in);
 /// x (rows..., c) -> 1 for the k largest of each row, the first of equal ones, and 0 for the others.
 Tensors topK(Inputs in, int64_t k);
-/// x (rows..., c) -> 1 for entries of the `keep` groups of each row with the largest sums of their two largest entries,
-/// and 0 for the others.
+/// x (rows..., c) -> 1 for entries of the `keep` best groups of each row, and 0 for the others. The score of a group is
+/// the sum of its two largest entries.
 Tensors topGroups(Inputs in, int64_t groups, int64_t keep);
 /// x (b, s, n) -> x, where it is above 0, for the first `capacity` positions of each (b, n), and 0 elsewhere. `ranks`
 /// is the number of ranks in zigzag order, or 0.
@@ -81,8 +81,8 @@ Tensors columns(ColumnsOp op, Inputs in, const Shape &shape);
 Tensors stack(Inputs in, const Shape &shape);
 /// (n, x...) -> (x...).
 Tensors unstack(Inputs in, int64_t index);
-/// The dims of a recurrence: for each dim of b, the dim of a that it is, or -1; and the dim along which the recurrence
-/// runs.
+/// The dims of a recurrence: for each dim of b, the same dim of a, or -1 if a does not have it; and the dim along which
+/// the recurrence runs.
 struct RecurrentDims {
   RecurrentDims(const FactorRule &rule, llvm::StringRef along, bool reverse);
   llvm::SmallVector<int> ofA;

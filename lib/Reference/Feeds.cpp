@@ -37,7 +37,7 @@ static uint64_t hashOf(StringRef name) {
   return hash;
 }
 
-/// In placed programs the type says both. In local programs the attributes do.
+/// In placed programs the type contains both shape and placement; in local programs the attributes do.
 LeafLayout pc::leafLayout(Operation *op, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   LeafLayout layout{Shape(type.getShape()), placement(type)};
@@ -65,7 +65,7 @@ Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
       vocabulary = op.getVocabulary(), batch = op.getBatch();
 }
 
-/// The dims of the parameter that the state has, or all.
+/// The dims of the parameter that the state has (by default all).
 static SmallVector<int64_t> dimsOf(ParameterOp parameter, StateOp state) {
   auto all = llvm::to_vector(llvm::seq<int64_t>(0, parameter.getDims().size()));
   return state ? dimsOfState(state, parameter).value_or(all) : all;
@@ -205,7 +205,7 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
           return readRandom(op, shape);
         if (op.getKind() == InputKind::Starts || op.getKind() == InputKind::Positions)
           return drawDocuments(shape, op.getKind() == InputKind::Starts);
-        if (op.getKind() == InputKind::LossWeights) { // a quarter of the targets does not count
+        if (op.getKind() == InputKind::LossWeights) { // a quarter of the targets do not count
           Tensor weights = draw("loss_weights", shape, nullptr, [&](uint64_t bits) {
             return uniform(bits) < 0.25 ? 0 : 1 / static_cast<double>(numElements(shape));
           });

@@ -41,7 +41,7 @@ Tensors pc::cacheWrite(Inputs in, int64_t offset) {
   return {result};
 }
 
-/// Softmax over the positions up to the token's own, of the keys of its slot. Each part of a cache has its own result.
+/// Softmax over the keys of the token's slot, up to the token's own position. Each part of a cache has its own result.
 Tensors pc::cachedAttention(CachedAttentionOp op, Inputs in, int64_t offset) {
   const Tensor &q = *in[0], &keys = *in[1], &values = *in[2], &slots = *in[3], &positions = *in[4];
   const CacheIndex at(keys);
@@ -89,7 +89,7 @@ Tensors pc::cachedAttention(CachedAttentionOp op, Inputs in, int64_t offset) {
         o[result + i] += weights[t] / sum * values[start + static_cast<int64_t>(t) * d + i];
     lse[query * at.parts + part] = largest + std::log(sum);
   };
-  const double end = op.hasParts() ? INFINITY : double(at.context); // a part does not know whether it is the last one
+  const double end = op.hasParts() ? INFINITY : double(at.context); // with parts, the end of the cache is not known
   for (int64_t part = 0; part < at.parts; ++part)
     for (int64_t token = 0; token < slots.size(); ++token)
       if (at.hasSlot(slots[token]) && positions[token] >= 0 && positions[token] < end)

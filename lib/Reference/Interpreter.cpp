@@ -1,7 +1,7 @@
 //===- Interpreter.cpp - Runs programs of every phase ------------------------------------===//
 // A placed program runs twice: erased on one device, which leaves a trace of all values, then on the ranks, whose
 // values are compared with the trace. A planned program keeps its values in one arena per rank. Each stage's program
-// has a Machine; one that must wait is resumed later.
+// runs on a Machine. A Machine that has to wait is resumed later.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Interpreter.h"
 #include "pc/IR/AnyOp.h"
@@ -153,7 +153,7 @@ LogicalResult pc::canInterpret(ModuleOp module) {
                               [](ModuleOp program) { return succeeded(checkedProgramOf(program)); }));
 }
 
-/// Dispatches by the form of the module: with calls, with stages, or a single program. A placed program on several
+/// There are three cases: a module with calls, a module with stages, and a single program. A placed program on several
 /// ranks is first run on one device, for the trace.
 FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
   if (OwningOpRef<ModuleOp> written = inlined(module))

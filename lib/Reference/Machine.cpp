@@ -69,7 +69,7 @@ LogicalResult Machine::step(Operation *op) {
   return isThere ? success() : runOp(op);
 }
 
-/// Operands are stored as if earlier ops had made them.
+/// Operands are stored as if earlier ops had computed them.
 FailureOr<std::vector<Tensor>> Machine::runAlone(Operation *op, ArrayRef<Tensor> operands) {
   for (auto [value, tensor] : llvm::zip_equal(op->getOperands(), operands))
     if (!store.set(value, {tensor}))
@@ -205,7 +205,7 @@ int64_t Machine::offsetOf(Operation *op, int64_t rank) {
     return 0;
   // Local programs pass the offset as an operand; in placed programs it follows from the type.
   if (MutableOperandRange offset = indexed.getOffsetMutable(); !offset.empty()) {
-    Value start = offset[0].get(); // for attention this may also be the keys that each query sees, which is no offset
+    Value start = offset[0].get(); // for attention this may also be the key counts, not an offset
     return cast<RankedTensorType>(start.getType()).getRank() ? 0 : store.get(start)[rank][0];
   }
   auto [value, dim] = indexed.getIndexedDim();

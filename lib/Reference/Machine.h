@@ -70,7 +70,7 @@ private:
   /// The first global index of the block that `op` indexes. Local programs have it as an operand; in placed programs it
   /// follows from the placement.
   int64_t offsetOf(Operation *op, int64_t rank);
-  /// By dim, the first global index of the rank's block of the value whose elements `op` drops.
+  /// For each dim, the first global index of the rank's block of the value whose elements `op` drops.
   Shape drawnStart(DrawnOpInterface op, int64_t rank);
 
   FailureOr<RankTensors> apply(MoveOpInterface move, Value input);
@@ -97,7 +97,7 @@ private:
   bool erased;
   bool inFusion = false; ///< in a fusion, values are neither rounded nor stored
   Store store;
-  llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< by start: the results of its moves
+  llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< for each start, the results of its moves
   SmallVector<UpdateOp> updates;                                  ///< finish() reads their leaves
   Results results;
   size_t next = 0; ///< position in `expected`

@@ -47,7 +47,7 @@ Shape Ranks::blockStart(int64_t rank, ArrayRef<int64_t> global, PlaceAttr place)
   return start;
 }
 
-/// Ranks that a rooted value is not on get NaNs, which must not be read.
+/// Ranks that do not have a rooted value get NaNs, which must not be read.
 RankTensors Ranks::split(const Tensor &global, PlaceAttr place) const {
   RankTensors parts;
   for (int64_t rank = 0; rank < count(); ++rank)

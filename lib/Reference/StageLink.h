@@ -18,10 +18,10 @@ namespace pc {
 /// axis, by the number of the collective.
 class StageLink {
 public:
-  /// `mesh`: of all stages.
+  /// `mesh` is the mesh of all stages.
   StageLink(MeshAttr mesh, mlir::StringAttr axis) : mesh(mesh), axis(axis) {}
 
-  /// The mesh without the stages: that of one stage's ranks.
+  /// The mesh without the axis of stages, which is the mesh of one stage's ranks.
   MeshAttr meshOfStage() const;
   bool isOver(MoveOpInterface move) const { return isOverStages(move, axis); }
 

@@ -1,6 +1,6 @@
 //===- Store.h - Where the interpreter keeps values --------------------------------------===//
-// Keeps a tensor per value and rank. In planned programs a value lies at its home in an arena per rank. Reading it
-// gives the bytes that are there now, even if another value was written over it.
+// Keeps a tensor per value and rank. In planned programs a value lies at its home in an arena per rank. A read returns
+// the bytes that are there now, even if another value has overwritten them.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_REFERENCE_STORE_H
 #define PC_LIB_REFERENCE_STORE_H

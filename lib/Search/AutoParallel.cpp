@@ -1,5 +1,5 @@
 //===- AutoParallel.cpp - The searched plan as a pass ----------------------------------------===//
-// This pass does in pc-opt what pc-compile --auto does, up to a phase without tables. The same code reads flags,
+// In pc-opt, this pass does the same as pc-compile --auto, up to a phase without tables. The same code reads flags,
 // searches plans and builds phases.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_AUTOPARALLEL

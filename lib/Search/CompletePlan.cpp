@@ -134,7 +134,8 @@ static pcrt_status choosePlan(ModuleOp model, CompileOptions &options, const Mac
   return PCRT_OK;
 }
 
-/// Returns comments for the plan file with which the search can be repeated, such as the figures of the machine.
+/// Returns comments for the plan file. They have what is needed to repeat the search, such as the figures of the
+/// machine.
 static std::string howItWasFound(const CompileOptions &options, const MachineModel &machine) {
   const AutoOptions &search = options.search;
   std::string text;

@@ -10,8 +10,8 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// The pass pc-erase-placements. It is the inverse of placing: the result is the step program from which the placed one
-/// was made.
+/// The pass pc-erase-placements. It is the inverse of placing: the result is the step program from which the placed
+/// program was built.
 struct ErasePlacements : pc::impl::ErasePlacementsBase<ErasePlacements> {
   /// Replaces each move and copy by its operand, and removes the placements of all types.
   void runOnOperation() override {

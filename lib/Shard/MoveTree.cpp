@@ -1,6 +1,6 @@
 //===- MoveTree.cpp - Moves along one axis and the cheapest tree of them ----------------===//
 // Input: the state in which a value is produced and the states in which readers need it, on one axis. Result: the
-// cheapest set of moves that makes all of them, as a tree (a directed Steiner tree over at most a few states, by
+// cheapest set of moves that produces all of them, as a tree (a directed Steiner tree over at most a few states, by
 // dynamic programming over subsets). Prices are bytes or, with a machine, seconds. Results are cached by terms and
 // states.
 //===-----------------------------------------------------------------------------===//
@@ -41,7 +41,7 @@ std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, Axis
   return std::nullopt;
 }
 
-/// Without a machine the price is traffic. With one it is seconds, of which only the exposed share counts.
+/// Without a machine the price is traffic. With a machine, it is seconds, multiplied by the exposed share.
 Price Moves::priceOf(MoveKind kind, __int128 units, const MoveTerms &terms) const {
   if (!machine)
     return Price::move(units * terms.times);
@@ -81,8 +81,8 @@ const MoveTree &Moves::tree(const MoveTerms &terms, AxisState from, StateSet nee
   return it->second;
 }
 
-/// A tree can be built by adding one state at a time, each made from the cheapest existing state. So the best tree over
-/// a set of states is the best tree over the set without one state, plus this state.
+/// A tree can be built by adding one state at a time, each by a move from the existing state with the cheapest move. So
+/// the best tree over a set of states is the best tree over the set without one state, plus this state.
 MoveTree Moves::search(const MoveTerms &terms, AxisState from, StateSet needed) const {
   StateSet others = needed;
   others.insert(AxisState::whole()); // reduce to the whole value, then slice

@@ -47,7 +47,7 @@ struct MoveTerms {
   friend auto operator<=>(const MoveTerms &, const MoveTerms &) = default;
 };
 
-/// For every state except the first, the state from which it is made.
+/// For every state except the first, the state from which a move produces it.
 struct MoveTree {
   Price price;
   llvm::SmallVector<std::pair<AxisState, AxisState>, 4> parents; ///< (state, made from), parents before children
@@ -62,7 +62,7 @@ public:
   Moves(MeshAttr mesh, mlir::StringAttr axis, const MachineModel &machine)
       : size(mesh.size(axis)), mesh(mesh), axis(axis), machine(&machine) {}
 
-  /// The single move between two different states; nothing if there is none.
+  /// The single move between two different states; std::nullopt if there is none.
   std::optional<MoveKind> kind(const MoveTerms &terms, AxisState from, AxisState to) const;
   /// The price of this move; illegal if there is no such move.
   Price price(const MoveTerms &terms, AxisState from, AxisState to) const;
@@ -72,7 +72,7 @@ public:
 private:
   MoveTree search(const MoveTerms &terms, AxisState from, StateSet needed) const;
 
-  /// The price of a move that sends `units` of 1/n of a byte.
+  /// The price of a move that sends `units` / n bytes.
   Price priceOf(MoveKind kind, __int128 units, const MoveTerms &terms) const;
 
   int64_t size;

@@ -37,8 +37,8 @@ Price PlacementProblem::stackPrice(const PlacementNode &node, const Row &row) co
 }
 
 /// The price of an op without moves: the elements that a rank computes, and 1 for reading a partial sum, so that among
-/// placements with equal traffic, the one that reduces earlier wins. Values that `pc.accumulate` yields are an
-/// exception: for them a partial sum is preferred, because it is then reduced once and not per microbatch.
+/// placements with equal traffic, the one that reduces earlier wins. For values that `pc.accumulate` yields, the
+/// opposite holds: a partial sum is preferred, because it is then reduced once and not per microbatch.
 Price PlacementProblem::ownPrice(const PlacementNode &node, const Row &row) const {
   Price price = seeds.times ? ownTimes(node, row) : stackPrice(node, row);
   if (node.kind == NodeKind::Yield) {
@@ -125,8 +125,8 @@ void PlacementProblem::addValue(unsigned value) {
 }
 
 /// For a value with more than two readers, a table over all of them would be too large. So there is an additional
-/// variable, whose choices are pairs (produced state, set of states that moves make). Tables with prices 0 or illegal
-/// connect it to the producer and to each reader.
+/// variable, whose choices are pairs (produced state, set of states that moves produce). Tables with prices 0 or
+/// illegal connect it to the producer and to each reader.
 void PlacementProblem::addSharedValue(unsigned value, ArrayRef<unsigned> readers,
                                       ArrayRef<std::vector<StateSet>> needs) {
   const PlacementValue &v = graph.values[value];

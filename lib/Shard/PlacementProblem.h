@@ -1,6 +1,6 @@
 //===- PlacementProblem.h - Placing a graph along one axis as an optimization problem -----===//
 // Its variables are the row of each node and, for each value with more than two readers, the produced state together
-// with the set of states that moves make from it. Its tables have the prices of each node's rows and of each value's
+// with the set of states that moves produce from it. Its tables have the prices of each node's rows and of each value's
 // moves.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_PLACEMENTPROBLEM_H
@@ -22,7 +22,7 @@ public:
   static mlir::FailureOr<PlacementProblem> build(const PlacementGraph &graph, const Seeds &seeds, MeshAttr mesh);
 
   /// Chooses a row per node. Fails with errors that explain why no placement is legal, or which table would be too
-  /// large. Without `tellTooWide`, only `found` says that a table would be too large.
+  /// large. Without `tellTooWide`, a table that would be too large is not an error; only `found` records it.
   mlir::LogicalResult solve(bool tellTooWide);
 
   /// The chosen row of a node.
@@ -95,7 +95,7 @@ private:
   MeshAttr mesh;
   int64_t size; ///< ranks on the axis
   Moves moveTable;
-  std::vector<llvm::SmallVector<Row, 4>> rows; ///< per node, in the order of preference
+  std::vector<llvm::SmallVector<Row, 4>> rows; ///< for each node, its rows in the order of preference
   std::vector<MoveTerms> valueTerms;
   std::vector<int64_t> elements; ///< per value: elements on a rank before it is split over this axis
   std::vector<std::optional<AxisState>> pins;

@@ -166,7 +166,8 @@ LogicalResult pc::propagate(ModuleOp module, const Seeds &seeds, FoundPlacement 
   return success();
 }
 
-/// Reads which axes the inputs already use: axes that split an input are data axes, and rooted inputs have rooted ones.
+/// Reads which axes the inputs already use: axes that split an input are data axes, and axes on which an input is
+/// rooted are rooted axes.
 AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
   module.walk([&](InputOp input) {
     PlaceAttr place = placement(input.getValue());
@@ -186,7 +187,7 @@ AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
         setExperts(axes.front());
   });
   if (dims.count("sequence"))
-    dims.insert("chunks"); // axes that split both have one order
+    dims.insert("chunks"); // axes that split both have the same order
   newest = nullptr;        // only the data axis of the current tactic is new
 }
 

@@ -33,7 +33,7 @@ std::string textOf(const FoundPlacement &found) {
 struct Propagate : pc::impl::PropagateBase<Propagate> {
   using PropagateBase::PropagateBase;
 
-  /// Turns the options into seeds, which say what leaves and values must be, and solves for the rest.
+  /// Turns the options into seeds, which fix the placements of some leaves and values, and solves for the others.
   void runOnOperation() override {
     StringAttr name = freshAxis(getOperation(), "pc-propagate", axis);
     if (!name)

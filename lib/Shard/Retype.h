@@ -8,7 +8,7 @@
 
 namespace pc {
 
-/// Replaces the type of every tensor under `root` (results and block arguments) by what `map` returns for it.
+/// Replaces the type of every tensor under `root` (results and block arguments) by the type that `map` returns for it.
 inline void retype(mlir::Operation *root, llvm::function_ref<mlir::Type(mlir::RankedTensorType)> map) {
   auto change = [&](mlir::Value value) {
     if (auto type = mlir::dyn_cast<mlir::RankedTensorType>(value.getType()))

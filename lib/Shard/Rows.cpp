@@ -1,8 +1,9 @@
 //===- Rows.cpp - The rows that a node may choose from on one axis -------------------------===//
-// Starts from legalRows and removes rows that split a dim that the seeds do not name or that does not divide. Then it
-// applies three policies: (a) a dim that must be split is split; (b) zeros (mask, pad) are made only for an addend of a
-// real partial sum, because otherwise the search would emulate a forbidden split by padding with zeros; (c) an op that
-// reads a value twice does not read it partial once and whole once.
+// Starts from legalRows and removes rows that split a dim that the seeds do not name or that the axis does not divide.
+// Then it applies three policies: (a) a dim that must be split is split; (b) mask and pad, whose results are zeros on
+// other ranks, are used only for an addend of a real partial sum, because otherwise the search would emulate a
+// forbidden split by padding with zeros; (c) an op that reads a value twice does not read it partial once and whole
+// once.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
 #include "pc/IR/Codes.h"
@@ -113,7 +114,7 @@ LogicalResult PlacementProblem::chooseRows() {
   return success();
 }
 
-/// Emits an error that says which sizes would work.
+/// Emits an error with the sizes that would work.
 InFlightDiagnostic PlacementProblem::indivisible(unsigned value, int64_t dim) const {
   const PlacementValue &v = graph.values[value];
   auto type = cast<RankedTensorType>(v.value.getType());
@@ -164,7 +165,7 @@ LogicalResult PlacementProblem::updateRows(unsigned id) {
   return success();
 }
 
-/// Returns true if an op costs so little that its operands may stay partial although it could be split.
+/// Returns true if an op is so cheap that its operands may stay partial, although the op could be split.
 static bool isCheapLinear(const PlacementNode &node) {
   if (auto einsum = dyn_cast<EinsumOp>(node.op))
     return einsum.getInputs().size() == 1;
@@ -248,7 +249,7 @@ void PlacementProblem::factorRows(unsigned id) {
   applyPolicies(id);
 }
 
-/// Drops rows that are legal but that the tactic does not want.
+/// Drops legal rows that the policies (a) to (c) exclude.
 void PlacementProblem::applyPolicies(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   bool einsum = isa<EinsumOp>(node.op);

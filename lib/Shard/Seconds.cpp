@@ -1,7 +1,7 @@
 //===- Seconds.cpp - Placements that take the least time ------------------------------------===//
-// Here a choice costs seconds of a machine instead of bytes on the wire. It costs seconds for the ops that a rank
-// computes, for the moves over the axis and over earlier axes, and for each byte of the parameters, gradients and
-// states that the rank keeps.
+// In this file, the cost of a choice is seconds on a machine instead of bytes on the wire. A choice costs seconds for
+// the ops that a rank computes, for the moves over the axis and over earlier axes, and for each byte of the parameters,
+// gradients and states that the rank keeps.
 //
 // Sums of gradients run during the backward pass, so they cost only the time that exceeds it. This cost is not a sum of
 // tables. Let R be the seconds of these sums, A all other seconds, and B the seconds of one backward pass, which hidden

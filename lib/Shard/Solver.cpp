@@ -63,7 +63,8 @@ private:
     std::vector<unsigned> best;
   };
 
-  /// Samples that usually show that a choice of a variable does not always cost more than another one.
+  /// A few entries of a choice. They are usually enough to show that the choice does not always cost more than another
+  /// one.
   struct Sample {
     Price first, last;    ///< sums of the first and of the last entries of its tables
     uint64_t illegal = 0; ///< bit set of illegal entries of its tables, by their numbers modulo 64
@@ -87,7 +88,7 @@ private:
 
   bool countIllegal;
   size_t limit;
-  std::vector<Choices> alive; ///< per variable, the remaining choices
+  std::vector<Choices> alive; ///< for each variable, the remaining choices
   std::vector<PriceTable> tables;
   std::vector<SmallVector<unsigned, 4>> tablesOf; ///< per variable
   std::vector<bool> done;
@@ -245,7 +246,7 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
     todo.pop_back();
     queued[v] = false;
     if (llvm::any_of(tablesOf[v], [&](unsigned id) { return tables[id].entries.size() > largestForDeadEnds; }))
-      continue; // removing dead ends only saves time, and the search would take longer than it saves
+      continue; // the search for dead ends would take longer than it saves
     SmallVector<size_t> steps;
     for (unsigned id : tablesOf[v])
       steps.push_back(stride(tables[id], v));

@@ -1,7 +1,7 @@
 //===- Solver.h - The cheapest assignment of variables under a sum of tables ------------===//
 // The solver is exact. It alternates dead-end elimination and variable elimination, and does not depend on programs or
-// placements. Its time is linear in the number of variables if the width (the entries of the tables that elimination
-// makes) is bounded, as it is for a chain of layers.
+// placements. Its time is linear in the number of variables if the width (the number of entries of the tables that
+// elimination creates) is bounded, as it is for a chain of layers.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_SOLVER_H
 #define PC_LIB_SHARD_SOLVER_H
@@ -14,7 +14,7 @@
 
 namespace pc {
 
-/// A price per combination of the choices of a few variables.
+/// A price for each combination of choices of a few variables.
 struct PriceTable {
   llvm::SmallVector<unsigned, 3> variables; ///< distinct
   std::vector<Price> entries;               ///< row major over the choices of `variables`
@@ -34,7 +34,7 @@ struct PriceTable {
 struct Assignment {
   std::vector<unsigned> choice; ///< per variable
   Price price;
-  size_t largestTable = 1; ///< entries of the largest table on the way
+  size_t largestTable = 1; ///< entries of the largest table during the search
 };
 
 /// Minimizes the sum of `tables`, where variable v has `choices[v]` (at least one) choices. Among equally cheap

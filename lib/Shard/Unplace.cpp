@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// Removes the moves that work over this axis alone; every other move stays.
+/// Removes the moves that work over only this axis; every other move stays.
 void pc::unplace(ModuleOp module, StringAttr axis) {
   SmallVector<MoveOpInterface> moves;
   module.walk([&](MoveOpInterface move) {

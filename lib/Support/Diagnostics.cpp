@@ -112,7 +112,7 @@ pc::ToolDiagnostics::ToolDiagnostics(StringRef tool, llvm::SourceMgr &sources, M
       plain(context, [tool = tool.str()](Diagnostic &diagnostic) -> LogicalResult {
         auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>();
         if (place && place.getLine())
-          return failure(); // the handler below shows the line
+          return failure(); // the next handler shows the line
         auto print = [&](Diagnostic &d) {
           pc::errs() << (place ? escaped(place.getFilename().getValue()) : tool) << ": "
                      << severityName(d.getSeverity()) << ": " << d.str() << "\n";

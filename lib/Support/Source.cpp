@@ -77,7 +77,7 @@ public:
   std::string why;
   size_t where = 0; ///< offset
   std::vector<Located> located;
-  llvm::StringMap<StringRef> locations; ///< by alias: what stands after "loc(" in its definition
+  llvm::StringMap<StringRef> locations; ///< alias -> the text after "loc(" in its definition
 
 private:
   /// An alias of an attribute or a type: its depth and size when expanded.
@@ -321,7 +321,7 @@ private:
   StringRef text;
   size_t at = 0, lines = 1, lineBegin = 0;
   Place statement;           ///< the start of the current statement
-  std::vector<Place> opened; ///< by "{" around: the statement that it belongs to
+  std::vector<Place> opened; ///< for each enclosing "{", the statement to which it belongs
   size_t location = npos;    ///< where "loc(" begins
   int depth = 0, affineDepth = 0, locationDepth = 0;
   size_t affine = npos; ///< where the current affine expression begins; npos: none
@@ -329,7 +329,7 @@ private:
   StringRef value, defined; ///< the last `%name`; the alias that is being defined
   Alias definition;
   llvm::StringMap<Alias> aliases;
-  llvm::StringMap<uint64_t> results; ///< by name of a value
+  llvm::StringMap<uint64_t> results; ///< keyed by the name of a value
   uint64_t places = 0;
 };
 

@@ -49,6 +49,6 @@ pc::ToolMain::ToolMain(int &argc, const char **&argv, const char *tool) : init(a
 #ifndef NDEBUG
   turnOnTraces();
 #endif
-  llvm::outs(), pc::errs(); // made before the check is registered, so destroyed after it
+  llvm::outs(), pc::errs(); // created before the check is registered, so destroyed after it
   std::atexit(checkStandardOutput);
 }

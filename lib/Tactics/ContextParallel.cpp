@@ -52,9 +52,9 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     if (!hasUnevenSteps(size))
       ofTokens.insert("sequence");
     seeds.must = ofTokens;
-    seeds.must.insert("groups"); // of tokens, for a loss in chunks
-    seeds.may.insert("chunks");  // of recurrences, whose states are gathered
-    seeds.may.insert("layers");  // of stacks that an optimizer multiplies
+    seeds.must.insert("groups"); // dims of groups of tokens, for a loss in chunks
+    seeds.may.insert("chunks");  // dims of recurrences, whose states are gathered
+    seeds.may.insert("layers");  // dims of stacks that an optimizer multiplies
     llvm::StringSet<> ofCaches;
     ofCaches.insert("parts");
     seeds.must.insert("parts");
@@ -80,8 +80,8 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       signalPassFailure();
   }
 
-  /// Whether a step of a program that generates takes a number of tokens that `size` does not divide. Then all ranks
-  /// compute all tokens, and only caches are split.
+  /// Whether `size` does not divide the number of tokens in a step of a program that generates. All ranks then compute
+  /// all tokens, and only caches are split.
   bool hasUnevenSteps(int64_t size) {
     bool generates = false, isUneven = false;
     getOperation().walk([&](StateOp state) { generates |= state.getCache(); });
@@ -101,7 +101,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       if (PlaceAttr place = placement(attention.getO()))
         for (StringAttr axis : place.axes(2))
           heads /= mesh.size(axis);
-      if (heads % size == 0 || type.getDimSize(1) % size) // then no form does, as the tokens will say
+      if (heads % size == 0 || type.getDimSize(1) % size) // no form splits such a sequence; an error at tokens follows
         return WalkResult::advance();
       int64_t fits = std::min(heads, size);
       while (heads % fits)

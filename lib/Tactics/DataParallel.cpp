@@ -14,7 +14,7 @@ LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) 
   Seeds seeds(tactic, axis, AxisOrder(module));
   seeds.order.setData(axis);
   seeds.must.insert("batch");
-  seeds.may.insert("layers"); // of stacks that an optimizer multiplies
+  seeds.may.insert("layers"); // dims of stacks that an optimizer multiplies
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
     return {isa<InputOp, StateOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
   };
@@ -26,7 +26,7 @@ LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) 
 static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
   llvm::DenseSet<Value> terms;
   auto rankOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getRank(); };
-  // The terms are the value from which scalar ops compute the loss.
+  // The terms are the values from which scalar ops compute the loss.
   module.walk([&](OutputOp output) {
     if (output.getKind() != OutputKind::Loss)
       return;

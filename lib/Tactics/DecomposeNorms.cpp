@@ -1,6 +1,6 @@
 //===- DecomposeNorms.cpp - Norms over a dim that will be split -> primitives -------------------===//
 // Sums over the normalized dim become einsums, whose results are partial if the dim is split. The pass works on the
-// step program, before placement: erasing the placements gives back the program that this pass made.
+// step program, before placement: erasing the placements gives the result of this pass again.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_DECOMPOSENORMS
 #include "pc/Tactics/Passes.h"

@@ -1,9 +1,9 @@
 //===- DispatchExperts.cpp - Separates dispatch and combine from products of experts ---------===//
-// A routed product reads tokens, or makes sums over the experts of a token. This pass adds a dispatch "b s e, b s n ->
-// b s n e" before it and a combine "b s n e, b s n -> b s e" after it. Then the operands and results of the product are
-// by token and expert. So an axis can split experts inside and tokens outside, with an all_to_all of the existing
-// entries in between. Otherwise all tokens would be gathered. References:
-// D. Lepikhin et al., "GShard", 2020; C. Hwang et al., "Tutel", 2023.
+// A routed product reads tokens, or sums over the experts of a token. This pass adds a dispatch "b s e, b s n -> b s n
+// e" before it and a combine "b s n e, b s n -> b s e" after it. Then the operands and results of the product are by
+// token and expert. So an axis can split experts inside and tokens outside, with an all_to_all of the existing entries
+// in between. Otherwise all tokens would be gathered. References: D. Lepikhin et al., "GShard", 2020; C. Hwang et al.,
+// "Tutel", 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_DISPATCHEXPERTS
 #include "pc/Tactics/Passes.h"
@@ -26,7 +26,7 @@ class Dispatcher {
 public:
   Dispatcher(Block &block, uint64_t least) : block(block), least(least) {}
 
-  /// Returns whether there was a product to separate.
+  /// Returns true if there was a product to separate.
   bool run() {
     bool any = false;
     for (EinsumOp op : llvm::to_vector(block.getOps<EinsumOp>()))
@@ -78,7 +78,7 @@ private:
     for (unsigned i : {0u, 1u})
       if (areOfTokens(dims[i], mask)) {
         SmallVector<int> all = entriesOf(dims[i]);
-        // All products that read one value by one mask share the dispatch.
+        // All products that read the same value with the same mask share the dispatch.
         Value &made = dispatched[{inputs[i], op.getMask()}];
         if (!made) {
           auto type =

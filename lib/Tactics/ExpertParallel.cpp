@@ -41,15 +41,15 @@ static LogicalResult checkExperts(ModuleOp module, const Seeds &seeds) {
   return failure(uneven.wasInterrupted());
 }
 
-/// Adds the dim of experts to the names that must be split, and keeps the functions that the seeds had, which decide
-/// about everything outside of the experts.
+/// Adds the dim of experts to the names that must be split, and keeps the functions that the seeds had, which still
+/// apply to everything outside of the experts.
 LogicalResult pc::splitExperts(ModuleOp module, Seeds &seeds, StringRef tokens) {
   if (failed(checkExperts(module, seeds)))
     return failure();
   seeds.must.insert(experts);
   llvm::StringSet<> ofExperts;
   ofExperts.insert(experts);
-  ofExperts.insert("layers"); // of stacks that an optimizer multiplies
+  ofExperts.insert("layers"); // dims of stacks that an optimizer multiplies
   seeds.only.try_emplace(Section::Accumulate, seeds.must);
   seeds.only.try_emplace(Section::Optimizer, ofExperts);
   for (auto &[section, names] : seeds.only)

@@ -9,8 +9,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// The names of leaves' dims, in the order in which they are given up if a search is too wide. Only the axis of the
-/// ring can handle positions in zigzag order.
+/// The names of leaves' dims. If a search is too wide, they are given up in this order. Only the axis of the ring can
+/// handle positions in zigzag order.
 static SmallVector<std::string> dimNames(ModuleOp module) {
   SmallVector<std::string> inputs;
   bool isZigzag = false;
@@ -26,7 +26,7 @@ static SmallVector<std::string> dimNames(ModuleOp module) {
         inputs.push_back(name.str());
   });
   SmallVector<std::tuple<int64_t, int64_t, std::string>>
-      others; // by elements of parameters; among equals, the later one first
+      others; // sorted by elements of parameters; among equals, the later name comes first
   module.walk([&](ParameterOp parameter) {
     int64_t elements = cast<RankedTensorType>(parameter.getValue().getType()).getNumElements();
     for (StringRef name : parameter.getDims().getAsValueRange<StringAttr>()) {
@@ -47,7 +47,7 @@ static SmallVector<std::string> dimNames(ModuleOp module) {
 
 /// Each leaf may be whole, or split along any of its named dims.
 void pc::setFree(Seeds &seeds, const llvm::StringSet<> &names) {
-  seeds.may = names; // dims that an op must split are not changed
+  seeds.may = names; // `must`, the dims that an op has to split, is not changed
   seeds.leaf = [names](Operation *leaf) {
     SmallVector<AxisState, 2> states{AxisState::whole()};
     if (ArrayAttr dims = leafDims(leaf))

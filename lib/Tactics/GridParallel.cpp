@@ -78,12 +78,13 @@ private:
           return {likeParameter(state, parameter, weight(parameter))};
       return {AxisState::whole()};
     };
-    // Statistics of norms and of the loss, which have no dims but batch and sequence, may be whole or split.
+    // Statistics of norms and of the loss, which have only the dims batch and sequence, may be whole or split.
     seeds.binds = [](const PlacementValue &v) {
       return llvm::any_of(
           v.names, [](StringAttr name) { return name && name.getValue() != "batch" && name.getValue() != "sequence"; });
     };
-    // Weights are never sent along this axis. Values of separateLinearOperands are not sent either: their copies are.
+    // Weights are never sent along this axis. Operands of linears are not sent either; instead, the copies that
+    // separateLinearOperands has made are sent.
     seeds.fixed = [&](const PlacementValue &v) { return isWeight(v) || separated.contains(v.value); };
     seeds.pin = [&](const PlacementValue &v) -> std::optional<AxisState> {
       if (v.section != Section::Forward || !v.isActivation("embed"))

@@ -1,7 +1,7 @@
 //===- LocalSgd.cpp - Local SGD over a mesh axis --------------------------------------------===//
 // Input: a scheduled local program. Each coordinate of the axis becomes a replica that trains separately. The pass adds
-// the states of the outer optimizer for each parameter and records the rounds (IR/Rounds.h). It refuses an axis that is
-// used by an op.
+// the states of the outer optimizer for each parameter and records the rounds (IR/Rounds.h). It refuses an axis that an
+// op uses.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_LOCALSGD
 #include "pc/Tactics/Passes.h"
@@ -15,7 +15,8 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// The pass pc-local-sgd. It checks that the axis exists, that no op uses it, and that the options fit each other.
+/// The pass pc-local-sgd. It checks that the axis exists, that no op uses it, and that the options do not contradict
+/// each other.
 struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
   using LocalSgdBase::LocalSgdBase;
 

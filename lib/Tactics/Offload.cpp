@@ -19,7 +19,7 @@ using namespace pc;
 
 namespace {
 
-/// What leaves the device. Masters are the parameters whose rounded copies the passes read.
+/// The kinds of values that leave the device. Masters are the f32 parameters whose rounded copies the passes read.
 enum class What { None, States, Masters, Parameters, Activations };
 
 What whatOf(StringRef text) {
@@ -31,8 +31,8 @@ What whatOf(StringRef text) {
       .Default(What::None);
 }
 
-/// Brings a leaf in before the first of its readers outside of the accumulation that `include` accepts. The others
-/// follow it closely, so they share the carry.
+/// Brings a leaf in before the first of its readers outside of the accumulation that `include` accepts. The other
+/// readers follow soon after, so they share the carry.
 void bringIn(Value leaf, Type onDevice, llvm::function_ref<bool(Operation *)> include) {
   SmallVector<OpOperand *> uses;
   Operation *first = nullptr;
@@ -51,10 +51,10 @@ void bringIn(Value leaf, Type onDevice, llvm::function_ref<bool(Operation *)> in
     use->set(carry);
 }
 
-/// Brings a parameter in for the readers in each pass. Those of a rounded copy round it again.
+/// Brings a parameter in for the readers in each pass. For readers of a rounded copy, it is rounded again.
 void bringIntoPasses(Value leaf, Type onDevice) {
   auto bring = [&](OpBuilder &builder) -> Value { return CarryOp::create(builder, leaf.getLoc(), onDevice, leaf); };
-  separateReaders(leaf, bring); // first, because carries read the leaf too
+  separateReaders(leaf, bring); // this comes first, because carries also read the leaf
   for (Operation *user : llvm::to_vector(leaf.getUsers())) {
     auto rounded = dyn_cast<CastOp>(user);
     if (!rounded || rounded->getBlock() != leaf.getParentBlock())
@@ -147,7 +147,7 @@ public:
   }
 
 private:
-  /// Rounded and gathered parameters are no activations.
+  /// Rounded and gathered parameters do not count as activations.
   static bool isOfParameter(Operation *op) {
     return op->getNumResults() == 1 && isa_and_nonnull<ParameterOp>(source(op->getResult(0)).getDefiningOp());
   }
@@ -160,8 +160,8 @@ private:
     return type && !isYielded && isReadLater && !hasRows(type) && byteSize(type) >= PCRT_DISK_BLOCK;
   }
 
-  /// Whether codegen may store a value of this type by rows (`#pc.rows`). What a carry reads is stored as a whole, and
-  /// then other kernels would compute it, whose rounding differs.
+  /// Whether codegen may store a value of this type by rows (`#pc.rows`). A carry needs the whole tensor, so other
+  /// kernels would compute it, and these round differently.
   bool hasRows(RankedTensorType type) const {
     return llvm::any_of(masks, [&](ArrayRef<int64_t> mask) { return type.getShape().take_front(mask.size()) == mask; });
   }
@@ -171,7 +171,7 @@ private:
   SmallVector<ArrayRef<int64_t>> masks; ///< the shapes of masks of routed products
   std::string lastLayer;
   std::map<std::string, Operation *> endOf,
-      beginOf; ///< by layer: its last op in the forward pass, its first after that
+      beginOf; ///< for each layer, its last op in the forward pass and its first op after that
 };
 
 /// The pass pc-offload. It collects the updates of every leaf before it changes any type.

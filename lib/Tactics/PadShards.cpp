@@ -1,7 +1,7 @@
 //===- PadShards.cpp - Pads parameters whose dims cannot be divided -----------------------------===//
 // Only the stored parameter, its optimizer state and its gradient are padded; the forward and backward pass read the
-// tensor without padding. The pass works on the step program, before placement: erasing the placements gives back the
-// program that this pass made.
+// tensor without padding. The pass works on the step program, before placement: erasing the placements gives the result
+// of this pass again.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PADSHARDS
 #include "pc/Tactics/Passes.h"
@@ -52,7 +52,7 @@ public:
       if (auto accumulate = gradient.getDefiningOp<AccumulateOp>())
         yieldPadded(accumulate, cast<OpResult>(gradient).getResultNumber());
     });
-    // Other optimizers than AdamW and SGD have several ops, which compute on the values without padding.
+    // Optimizers other than AdamW and SGD consist of several ops, which work on values without padding.
     module.walk([&](UpdateOp update) {
       Value value = update.getValue();
       if (update.getParameter().value_or(update.getName()) != parameter.getName())
@@ -98,7 +98,8 @@ private:
             grow(result, dim);
   }
 
-  /// Whether a reader outside of pc.accumulate works on padding: it pads its result too, or it sums squares.
+  /// Whether a reader outside of pc.accumulate works on padded values. Such a reader also pads its result, or sums
+  /// squares.
   static bool readsPadded(Operation *op) {
     return isa<CastOp, AdamWOp, SGDOp, OutputOp, UpdateOp, AccumulateOp, ResizeOp>(op) ||
            (isa<EinsumOp>(op) && llvm::all_equal(op->getOperands()) &&

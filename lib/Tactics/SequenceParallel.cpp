@@ -1,5 +1,5 @@
 //===- SequenceParallel.cpp - Split the sequence where tensor parallelism leaves activations whole ---===//
-// Splits the residual stream and norms along the sequence. An all_gather before each pair of linears and a
+// This tactic splits the residual stream and norms along the sequence. An all_gather before each pair of linears and a
 // reduce_scatter after it replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation recomputation
 // in large transformer models", MLSys 2023.
 //===-----------------------------------------------------------------------------===//

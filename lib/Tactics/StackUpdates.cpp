@@ -98,7 +98,8 @@ static SmallVector<Products> divide(const llvm::SetVector<Operation *> &ops) {
   return llvm::map_to_vector(updates, [](auto &update) { return std::move(update.second); });
 }
 
-/// Whether a matrix is multiplied. Sums of squares, such as Adafactor's, do not pay for a copy of the operands.
+/// Whether a matrix is multiplied. Stacking needs a copy of the operands, which is not worth it for sums of squares,
+/// such as Adafactor's.
 static bool multipliesMatrices(const Products &update) {
   return llvm::any_of(update.ops, [](Operation *op) {
     auto einsum = dyn_cast<EinsumOp>(op);
@@ -174,7 +175,7 @@ namespace {
 struct StackUpdates : pc::impl::StackUpdatesBase<StackUpdates> {
   using StackUpdatesBase::StackUpdatesBase;
 
-  /// Products before the clip coefficient are those of the norm.
+  /// Products before the clip coefficient belong to the norm, not to an update.
   void runOnOperation() override {
     auto step = getOperation().lookupSymbol<func::FuncOp>("step");
     if (!step)

@@ -1,7 +1,7 @@
 //===- TensorParallel.cpp - Split heads, ffn and vocabulary ---------------------------------===//
-// Column-parallel, then row-parallel linears with one all_reduce after each pair; embedding, head and loss split by
-// vocabulary. Reference: M. Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
-// parallelism", 2019.
+// Form 1d: linears are column-parallel and row-parallel in turn, with one all_reduce after each pair. Embedding, head
+// and loss are split by vocabulary. Reference: M. Shoeybi et al., "Megatron-LM: training multi-billion parameter
+// language models using model parallelism", 2019.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_TENSORPARALLEL
 #include "pc/Tactics/Passes.h"
@@ -169,7 +169,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     return splitWeights(module, inner, "group", experts);
   }
 
-  /// The axis sizes next to `ranks` over which the heads can be split.
+  /// The sizes nearest to `ranks` that divide the heads, for an error.
   static std::string nearest(int64_t heads, int64_t group, int64_t ranks) {
     auto legal = [&](int64_t n) { return group % (n / std::gcd(heads, n)) == 0; };
     int64_t below = ranks, above = ranks;

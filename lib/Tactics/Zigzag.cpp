@@ -1,7 +1,7 @@
 //===- Zigzag.cpp - Orders the sequence to balance causal attention --------------------------===//
-// The sequence is permuted everywhere at once: in all dims of the classes (DimClasses.h) of the sequence of tokens and
-// targets. The result is the same if no op depends on the order of these dims and no parameter has one. Otherwise the
-// error names the op.
+// The sequence is permuted in the whole program: in all dims of the classes (DimClasses.h) of the sequence of tokens
+// and targets. The result does not change if no op depends on the order of these dims and no parameter has such a dim.
+// Otherwise, an error names the op or the parameter.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_ZIGZAG
 #include "pc/Tactics/Passes.h"
@@ -44,7 +44,7 @@ private:
     return llvm::any_of(llvm::seq(rankOf(value)), [&](int64_t dim) { return dim != than && has(value, dim); });
   }
 
-  /// Files of inputs by name are in their own order, so these inputs must not have the sequence.
+  /// Files of named inputs have their own order, so these inputs must not have the sequence as a dim.
   LogicalResult addSequence(InputOp input, int64_t length) {
     if (input.getKind() == InputKind::Data)
       return refuseOrder(input, "'" + *input.getName() + "' is read from files in their own order");

@@ -1,8 +1,7 @@
 //===- Simt.cpp - The Emitter for the threads of a GPU ------------------------------===//
-// A team of threads works on one item (a row). Depending on the length of the row, a team is part of a warp, a warp or
-// a block. A thread keeps its elements in registers if they fit; otherwise it reads them again in each pass. Reductions
-// use shuffles inside a warp and shared memory between warps. Rows that mix f32 and bf16 are divided among threads so
-// that every load has 16 bytes.
+// A team of threads works on one item (a row). A team is a part of a warp, a warp or a block, depending on the length
+// of rows. A thread keeps its elements in registers if they fit; otherwise it reads them again in each pass. Reductions
+// use shuffles inside a warp and shared memory between warps. In rows that mix f32 and bf16, every load has 16 bytes.
 //===-----------------------------------------------------------------------------===//
 #include "Simt.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -152,8 +151,8 @@ void SimtEmitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body
       nullptr);
 }
 
-/// Uses the thread's own pieces if rows are in registers. Otherwise loops over the row, with adjacent threads on
-/// adjacent vectors.
+/// Uses the thread's own pieces if rows are in registers. Otherwise loops over the row, with threads on adjacent
+/// vectors.
 void SimtEmitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store) {
   const int64_t width = widthFor(n);
   // Such kernels may work in place, so a piece outside must not touch the element at its index, which belongs to

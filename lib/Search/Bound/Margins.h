@@ -1,8 +1,8 @@
 //===- Margins.h - Margins of bounds and of composed prices -------------------------------------===//
 // Bounds refer to the machine model and are not proved. Each of these shares was chosen so that no plan of its test has
-// a bound above the seconds or bytes of its whole program. "compose" is test/Search/compose.test, "many"
-// compose-many.test with the file of plans in it, "spaces" test/EndToEnd/spaces.py, "search" the sizes in
-// bench/results/searches.md.
+// a bound above the seconds or bytes of its whole program. The name in parentheses is the test: "compose" is
+// test/Search/compose.test, "many" compose-many.test with the file of plans in it, "spaces" test/EndToEnd/spaces.py,
+// "search" the sizes in bench/results/searches.md.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_BOUND_MARGINS_H
 #define PC_LIB_SEARCH_BOUND_MARGINS_H

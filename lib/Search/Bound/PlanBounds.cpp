@@ -40,9 +40,9 @@ SmallVector<PlanBounds::Split, 2> PlanBounds::waysOf(const PlanCore &core) {
   return ways;
 }
 
-/// This split is further if its sequences divide those of `other`, it has at least as many microbatches, and the size
-/// of each axis of `other` divides the size that the axis has here. Additional tactics must use axes that `other`
-/// lacks.
+/// This split is further than `other` if its number of sequences divides that of `other`, it has at least as many
+/// microbatches, and the size of each axis of `other` divides the size of the same axis here. Additional tactics must
+/// use axes that `other` does not have.
 bool PlanBounds::Split::isFurtherThan(const Split &other) const {
   return other.sequences % sequences == 0 && other.microbatches <= microbatches &&
          llvm::all_of(other.axes,
@@ -391,8 +391,8 @@ double PlanBounds::guessSeconds(const CoreBound &root, const PlanNumbers &plan) 
     moves = 4 * one * static_cast<double>(layers) * (microbatches / stages + 1);
   }
   double microbatch = root.seconds / static_cast<double>(ranks) / microbatches;
-  // If gradients of weights are separate tasks, stages wait longer than the bound says, but the difference is smaller
-  // with several chunks.
+  // If gradients of weights are separate tasks, stages wait longer than in the bound; with several chunks, the
+  // difference is smaller.
   double waits = 0;
   if (plan.hasStages && plan.shape.splitsWeightGradients)
     waits = (plan.shape.chunks > 1 ? margins::waitOfChunks : margins::waitOfStages) * microbatch * (stages - 1);
@@ -478,7 +478,7 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) c
   // The stage that holds the most microbatches may have fewer layers, since layers are not divided.
   double held = heldBy(plan);
   if (plan.shape.stages > 1 && layers > 0 && !hasOneChain)
-    held = 1; // layers of one chain keep less than those of the other
+    held = 1; // layers of one chain may keep less than those of the other
   else if (plan.shape.stages > 1 && layers > 0)
     held =
         std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));

@@ -26,7 +26,7 @@ struct CoreBound {
 
 /// Lower bounds of the seconds and bytes of plans, from their flags and from prices of cores.
 ///
-/// Splitting a layer further never needs fewer seconds, summed over ranks, and neither does working on fewer sequences
+/// Splitting a layer further never reduces the seconds summed over ranks, and neither does working on fewer sequences
 /// at a time. So the price of a split is a bound for all splits that split its axes further, or along more axes, or
 /// that divide its sequences into parts.
 class PlanBounds {
@@ -87,9 +87,10 @@ public:
   }
 
 private:
-  /// The traffic between data ranks in a step: its seconds, if moves run one after another, and the seconds by which it
-  /// slows other work if all of it is hidden. Parts of the seconds: the sums of a layer's gradients, if none are sent
-  /// before the last microbatch, and a gather of its parameters, if they are gathered once.
+  /// The traffic between data ranks in a step: its seconds if moves run one after another, and the seconds by which it
+  /// slows down other work if all of it is hidden. Two parts of the seconds are also stored: the sums of a layer's
+  /// gradients (if none are sent before the last microbatch), and a gather of the layer's parameters (if they are
+  /// gathered once).
   struct DataTraffic {
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
@@ -131,7 +132,7 @@ private:
   double recomputedShare(const PlanNumbers &plan) const;
 
   mlir::MLIRContext *context;
-  double inlineOps;   ///< programs with at most so many ops have their tasks written out
+  double inlineOps;   ///< in programs with at most this many ops, tasks are written out
   double bucketBytes; ///< the largest payload of moves that are started together
   StepWork work;
   int64_t layers;
@@ -144,7 +145,7 @@ private:
   /// The price of layers on one rank; `oneRankCosts` has one for each text of tactics.
   struct OneRankCost {
     double seconds = 0;                ///< for all sequences
-    double bytes = 0, layersBytes = 0; ///< kept per sequence; the part of all layers
+    double bytes = 0, layersBytes = 0; ///< bytes kept per sequence; the part of all layers
   };
   std::map<std::string, OneRankCost> oneRankCosts;
   std::vector<Split> splits;

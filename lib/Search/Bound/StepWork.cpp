@@ -41,7 +41,8 @@ double pc::leastSeconds(const StepWork &work, const PlanShape &shape, const Mach
   double rate = work.bf16 ? std::max(machine.bf16Flops, machine.f32Flops) : machine.f32Flops;
   auto ranks = static_cast<double>(shape.ranks);
   double products = work.flops / rate / ranks;
-  // At least one rank has an average share of both. A rank reads and writes its parameters.
+  // At least one rank has the average share, or more, of products and parameters together. It reads and writes its
+  // parameters.
   double least = products + 2 * work.parameterBytes / machine.memoryBandwidth / ranks;
   return std::max(least, leastPipelineSeconds(products * static_cast<double>(shape.stages), shape,
                                               shape.splitsWeightGradients ? margins::leastForward : 1));

@@ -98,8 +98,8 @@ static std::optional<FoundPlan> recomputed(OpenPlans &search, const FoundPlan &f
   return other;
 }
 
-/// First prices a few more plans that may be best elsewhere. Then composes the seconds of all priced plans on each
-/// other machine, and looks up which plans would be chosen with other limits of memory.
+/// First prices a few more plans that may be the best on other machines. Then composes the seconds of all priced plans
+/// on each other machine, and looks up which plans would be chosen with other limits of memory.
 std::optional<WhatLimits> pc::askOtherwise(OpenPlans &search, const SearchResult &result, bool isOfBytes) {
   const SearchProblem &problem = search.problem;
   PlanTree &tree = search.tree;

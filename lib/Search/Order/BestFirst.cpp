@@ -26,7 +26,7 @@ bool Incumbent::isBetter(const FoundPlan &a, const FoundPlan &b) const {
   return std::tie(a.trial.bytes, a.node.text) < std::tie(b.trial.bytes, b.node.text);
 }
 
-/// A plan that becomes the best is not confirmed yet.
+/// If a new plan becomes the best, it is not confirmed yet.
 void Incumbent::offer(FoundPlan plan) {
   plans.push_back(std::move(plan));
   if (bestPlan && !isBetter(plans.back(), *best()))
@@ -35,7 +35,7 @@ void Incumbent::offer(FoundPlan plan) {
   confirmed = 0;
 }
 
-/// The best of the remaining plans takes the place of the removed one.
+/// The best of the remaining plans becomes the best.
 void Incumbent::refute() {
   plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(*bestPlan));
   bestPlan.reset();

@@ -46,7 +46,7 @@ Finalists pc::compileFinalists(SearchResult &result, const Incumbent &incumbent,
     (fits ? whole : result.tooLarge).push_back(std::move(plan));
   }
   llvm::sort(whole, isBetter);
-  if (!rest.empty() && !whole.empty()) // a composed plan may be as good
+  if (!rest.empty() && !whole.empty()) // a composed plan may also be that good
     result.bound = result.bound > 0 ? std::min(result.bound, cost(rest.front())) : cost(rest.front());
   found.areEstimates = whole.empty() && !goesOn();
   if (found.areEstimates)

@@ -1,6 +1,6 @@
 //===- OpenPlans.cpp - Opens sets of plans, and plans -------------------------------------------===//
-// A round has three parts: what its nodes need compiled, the compiles on all threads, and the opening of each node in
-// order. So results do not depend on the number of threads.
+// A round has three parts: it finds the programs that its nodes need, compiles them on all threads, and opens the nodes
+// in order. So results do not depend on the number of threads.
 //===--------------------------------------------------------------------------------------------===//
 #include "OpenPlans.h"
 #include "../Bound/Margins.h"
@@ -22,7 +22,7 @@ OpenedNode OpenPlans::again(const PlanNode &node, double bound) {
 //===---------------------------------------------------------------------------===//
 
 /// Plans of ZeRO-2 and 3 begin with the core and tasks that they share with ZeRO-1 (`isShared`), because these are
-/// often known already. Returns none if the sizes are not possible.
+/// often known already. Returns std::nullopt if the sizes are not possible.
 std::optional<OpenPlans::Next> OpenPlans::nextOf(const PlanEntry &entry) const {
   std::optional<Plan> plan = tree.planOf(entry);
   if (!plan)
@@ -36,7 +36,7 @@ std::optional<OpenPlans::Next> OpenPlans::nextOf(const PlanEntry &entry) const {
   return Next{std::move(*plan), std::move(numbers), std::move(core), std::move(key), isShared};
 }
 
-/// The first bare core that is not known to be illegal; nothing if the plan has used its bare core already.
+/// The first bare core that is not known to be illegal; std::nullopt if the plan has already used its bare core.
 std::optional<PlanCore> OpenPlans::bareOf(const PlanEntry &entry, const Plan &plan) const {
   if (!problem.boundsByCores() || entry.hasBare)
     return std::nullopt;
@@ -132,7 +132,7 @@ std::optional<PlanJob> OpenPlans::jobOf(const PlanNode &node) {
   return PlanJob{next->core.key(), next->core, std::nullopt};
 }
 
-/// Nodes often need the same job: jobs are keyed by what they price, and each runs once.
+/// Nodes often need the same job, so jobs have keys, and each job runs only once.
 void OpenPlans::prepare(ArrayRef<PlanNode> nodes) {
   round = {};
   for (const PlanNode &node : nodes)
@@ -153,7 +153,7 @@ void OpenPlans::prepare(ArrayRef<PlanNode> nodes) {
 OpenedNode OpenPlans::open(const PlanNode &node) {
   auto key = round.keys.find(node.id);
   const PlanJob *job = key == round.keys.end() ? nullptr : &round.jobs.at(key->second);
-  if (job && !job->isDone) // the search has to end: the node remains
+  if (job && !job->isDone) // the search has to end, so the node remains
     return again(node, node.bound);
   OpenedNode opened = openNow(node);
   if (job && round.counted.insert(key->second).second)
@@ -261,8 +261,8 @@ OpenedNode OpenPlans::openTasks(const PlanNode &node, const Next &next) {
   return again(node, bound.seconds);
 }
 
-/// The job has composed or compiled the plan. If a plan that was compiled whole is refused, it is checked whether all
-/// plans with the same split would be.
+/// The job has composed or compiled the plan. If a plan that was compiled whole is refused, checks whether all plans
+/// with the same split would also be refused.
 OpenedNode OpenPlans::openPrice(const PlanNode &node, const Next &next) {
   const ComposedPlan &priced = round.jobs.at("plan " + node.text).composed;
   OpenedNode opened;

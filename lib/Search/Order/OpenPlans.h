@@ -32,7 +32,7 @@ public:
   const Incumbent &incumbent;
 
 private:
-  /// The job that has to run before a node can be opened; nothing if everything is known.
+  /// The job that has to run before a node can be opened; std::nullopt if all prices are known.
   std::optional<PlanJob> jobOf(const PlanNode &node);
   /// A plan, with the core and the tasks that give its next bound.
   struct Next {
@@ -67,7 +67,7 @@ private:
   /// The results of `prepare` for the nodes of a round.
   struct Round {
     std::map<std::string, PlanJob> jobs;
-    std::map<size_t, std::string> keys;              ///< keys of jobs, by node
+    std::map<size_t, std::string> keys;              ///< for each node, the key of its job
     std::map<size_t, double> raised;                 ///< bounds of nodes by the prices of others
     std::map<size_t, PlanBounds::TaskBound> ofTasks; ///< bounds of nodes by their tasks
     std::set<std::string> counted;                   ///< jobs whose programs are counted

@@ -38,7 +38,7 @@ public:
     return priceProgram(*module, one, machine, refusal, goesOn, {.parts = true, .memory = false});
   }
 
-  /// priceWhole, with several threads for one compile.
+  /// Like priceWhole, but with several threads for one compile.
   std::optional<ProgramPrice> priceAlone(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal) {
     context.enableMultithreading();
     std::optional<ProgramPrice> price = priceWhole(plan, goesOn, refusal);
@@ -104,8 +104,8 @@ PlanWorkers::~PlanWorkers() = default;
 
 Composer &PlanWorkers::composer() { return *workers[0]->composer; }
 
-/// If this plan is being compiled in the background, waits for that result, and tells it every 20 ms whether the search
-/// goes on. Otherwise cancels the background compile and compiles here.
+/// If this plan is being compiled in the background, waits for the result, and checks every 20 ms whether the search
+/// still goes on. Otherwise cancels the background compile and compiles here.
 std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn,
                                                     std::string &refusal) {
   if (!ahead || !ahead->isWanted || ahead->plan != plan.key()) {
@@ -192,7 +192,7 @@ std::vector<std::vector<double>> PlanWorkers::secondsOn(ArrayRef<MachineModel> m
 
 namespace {
 
-/// Assigns numbers to threads, and halves of their jobs to threads for which no number is left.
+/// Assigns numbers to threads. When no number is left, assigns halves of other threads' jobs.
 class Turns {
 public:
   Turns(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use) : count(count), use(use) {}

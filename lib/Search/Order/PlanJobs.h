@@ -1,6 +1,6 @@
 //===- PlanJobs.h - Runs the compiles of a search on several threads -----------------------------===//
-// Input: jobs, each of one or two programs. Result: their prices. Each worker has a context and a model of its own.
-// Invariant: prices do not depend on the number of threads, or on which thread does a job.
+// Input: jobs, each of one or two programs. Result: their prices. Each worker has its own context and model. Invariant:
+// prices do not depend on the number of threads, or on which thread does a job.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_PLANJOBS_H
 #define PC_LIB_SEARCH_ORDER_PLANJOBS_H
@@ -16,7 +16,7 @@ namespace pc {
 struct PlanJob {
   std::string key;
   PlanCore core;
-  std::optional<Plan> plan; ///< none: the job prices the core
+  std::optional<Plan> plan; ///< std::nullopt: the job prices the core
   bool any = false;         ///< for a bound of all plans of the core, with any batch
   bool ofTasks = false;     ///< the job prices the plan's tasks
   bool callsTasks = false;  ///< the tasks of the plan's whole program are functions
@@ -47,10 +47,11 @@ public:
   }
   /// The composer of the calling thread. The model's layers must be equal.
   Composer &composer();
-  /// Compiles the whole model while `goesOn` returns true. Returns nothing if it returned false or the plan is refused.
+  /// Compiles the whole model while `goesOn` returns true. Returns std::nullopt if `goesOn` returned false or the plan
+  /// is refused.
   std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal);
-  /// Compiles the whole model like priceWhole, but recomputes as little as `bytes` per rank allow. The plan then says
-  /// which layers recompute.
+  /// Compiles the whole model like priceWhole, but recomputes as little as `bytes` per rank allow. Writes the layers
+  /// that recompute into the plan.
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal);
   /// If there are several threads: begins to compile a plan whole in the background, because the result will probably
@@ -78,7 +79,7 @@ private:
     std::string plan, refusal;
     std::atomic<bool> isWanted = true;
     std::future<std::optional<ProgramPrice>> price;
-    ~Ahead() { isWanted = false; } // the destructor of `price` then waits for its end
+    ~Ahead() { isWanted = false; } // the destructor of `price` then waits for the end of the compile
   };
 
   std::function<bool()> goesOn;

@@ -89,7 +89,7 @@ bool PlanSearch::confirm(FoundPlan &plan) {
     noteSoFar(leastLeft);
     return true;
   }
-  leastLeft = 0; // slower plans of its chain have to be considered again
+  leastLeft = 0; // slower plans of the chain must be considered again
   return false;
 }
 
@@ -132,7 +132,7 @@ void PlanSearch::mixLayers(SearchResult &result) {
 // Reports
 //===---------------------------------------------------------------------------===//
 
-/// Takes the numbers for the report from the parts of the search.
+/// Collects the numbers for the report from the parts of the search.
 FoundPlans PlanSearch::found(const SearchResult &result) const {
   return {result,
           problem.space.ranks,
@@ -196,7 +196,7 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
   if (pcrt_status status = begin(goesOn))
     return status;
   SearchResult result = searchAll(goesOn);
-  bool isOfBytes = false; // found by a separate search that minimizes bytes
+  bool isOfBytes = false; // whether a separate search that minimizes bytes found it
   std::string text = this->found(result).text() + problem.given();
   std::optional<Plan> smallest;
   if (!result.fitting.empty()) {
@@ -258,7 +258,7 @@ std::optional<SmallPlan> PlanSearch::findOther(Objective objective, const AutoOp
   other.search = pins;
   other.search.ranks = problem.space.ranks;
   other.memoryLimit = most;
-  // If a bound did not exclude all plans, one that fits may be among them.
+  // If the bounds do not exclude all plans, one of them may fit.
   if (objective == Objective::Bytes && (problem.composes() || tree->counts.dropped == tree->counts.plans))
     other.search.compositions = smallestCompositions;
   ScopedDiagnosticHandler quiet(problem.context(), [](Diagnostic &) { return success(); });

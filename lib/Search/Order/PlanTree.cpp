@@ -34,7 +34,7 @@ std::optional<Plan> PlanTree::planWith(size_t id, StringRef mode) {
 /// Uses the given sizes for the axes that split layers. An axis that the family leaves open and that does not split
 /// layers gets size 2.
 std::optional<PlanCore> PlanTree::coreOf(const PlanSet &set, ArrayRef<int64_t> inner) const {
-  if (!set.isPlan) // flags that are searched may be missing, so its plans are enumerated without it
+  if (!set.isPlan) // flags to search may be missing, so plans are enumerated without the core
     return std::nullopt;
   AxisSizes sizes;
   for (const auto &[axis, size] : set.base.axes) {
@@ -131,7 +131,7 @@ std::vector<PlanNode> PlanTree::setRoots() {
   return roots;
 }
 
-/// Without composed prices there are no cores: a plan's bound follows from its shape, or from its bytes.
+/// If prices are not composed, there are no cores, and the bound of a plan follows from its shape or from its bytes.
 std::vector<PlanNode> PlanTree::planRoots() {
   std::vector<PlanNode> roots;
   for (size_t set = 0; set < allSets.size(); ++set)
@@ -210,7 +210,7 @@ std::string PlanTree::firstRefusal() const {
   std::string first = refusal;
   if (first.empty() && isUneven)
     first = "the ranks and microbatches do not divide the " + std::to_string(problem.batch) + " sequences of a step";
-  else if (first.empty() && !problem.given().empty()) // only flags that were given can be named
+  else if (first.empty() && !problem.given().empty()) // the message can name only flags that were given
     first = unlike;
   return first.empty() ? "" : "; the first one failed with: " + first;
 }

@@ -11,7 +11,7 @@ namespace pc {
 struct SetNode {
   size_t set;
   AxisSizes inner;
-  std::optional<PlanCore> core; ///< bounds the set, with all sequences; nothing if the base is not a plan
+  std::optional<PlanCore> core; ///< bounds the set, with all sequences; null if the base is not a plan
   bool isCounted = false;       ///< its plans are counted
 };
 
@@ -53,7 +53,7 @@ public:
   PlanEntry &entryOf(size_t id) { return entries[id - setNodes.size()]; }
   const PlanFamily &familyOf(const PlanEntry &entry) const { return allSets[entry.set].families[entry.family]; }
   PlanNumbers numbersOf(const PlanEntry &entry) const;
-  /// The plan of a node, before layers are assigned to its stages; nothing if these sizes are not possible.
+  /// The plan of a node, before layers are assigned to its stages; std::nullopt if these sizes are not possible.
   std::optional<Plan> planOf(const PlanEntry &entry) {
     return problem.space.planOf(familyOf(entry), entry.sizes, entry.microbatches, refusal);
   }
@@ -68,7 +68,7 @@ public:
 
   /// Adds a plan, and makes its node.
   PlanNode add(PlanEntry entry, const PlanNumbers &numbers, double bound);
-  /// Adds a plan that was made from the plan of node `id`. Returns its id.
+  /// Adds a plan that was derived from the plan of node `id`. Returns its id.
   size_t addCopy(size_t id, Plan plan);
   /// Calls `use` with all plans of a set whose layers' axes have these sizes, except repeated and too large ones.
   PlanCounts forPlansOf(size_t set, llvm::ArrayRef<int64_t> inner,
@@ -109,7 +109,7 @@ private:
   std::set<std::string> inHeap; ///< the plans that opened sets have added
   std::map<size_t, Plan> tried; ///< by node
   std::set<std::string> triedTexts;
-  std::string unlike;    ///< why the first flags that cannot be combined were refused
+  std::string unlike;    ///< why flags were refused that cannot be combined (the first time)
   bool isUneven = false; ///< the ranks and microbatches of some plan do not divide the sequences of a step
 };
 

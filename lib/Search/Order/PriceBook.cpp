@@ -1,5 +1,5 @@
 //===- PriceBook.cpp - Keeps prices and requests missing ones -----------------------------------===//
-// Prices are kept by key: of a core, of its tasks, and by node for plans. The best composed plan may be compiled whole
+// Prices of cores and tasks are kept by key, and prices of plans by node. The best composed plan may be compiled whole
 // in the background.
 //===--------------------------------------------------------------------------------------------===//
 #include "PriceBook.h"
@@ -67,7 +67,7 @@ void PriceBook::run(std::map<std::string, PlanJob> &jobs) {
     }
 }
 
-/// Returns the part of a plan that says how its ranks split layers.
+/// Returns the part of a plan that determines how its ranks split layers.
 static PlanCore splitOf(const Plan &plan, int64_t batch) {
   PlanCore split = PlanCore::of(plan, batch, true);
   llvm::erase_if(split.plan.tactics, [](const Tactic &tactic) {
@@ -82,8 +82,8 @@ bool PriceBook::isRefused(const Plan &plan) const {
   return refused && *refused;
 }
 
-/// Compiles the plan with only those tactics that split layers, and remembers whether that was refused. Other plans
-/// with this split are then not compiled at all. A plan without axes has no split.
+/// Compiles the plan with only those tactics that split layers, and records whether it was refused. Other plans with
+/// this split are then not compiled at all. A plan without axes has no split.
 int PriceBook::noteRefused(const Plan &plan) {
   PlanCore split = splitOf(plan, problem.batch);
   auto [it, isNew] = refusedSplits.try_emplace(split.key(), false);
@@ -122,8 +122,8 @@ bool PriceBook::compileWhole(FoundPlan &plan) {
   return it->second.has_value();
 }
 
-/// Begins only after the same plan has led for a few rounds and no other can be much better. A new leader cancels the
-/// compile of the previous one.
+/// Begins only after the same plan has been the best for a few rounds and no other plan can be much better. A new
+/// leader cancels the compile of the previous one.
 void PriceBook::compileAhead(const FoundPlan &best, double bound) {
   constexpr int patience = 4;
   if (leader != best.node.id) {
@@ -152,7 +152,7 @@ std::vector<std::optional<PlanTrial>> PriceBook::priceAll(ArrayRef<Plan> plans) 
       ofCores.try_emplace(core.key(), PlanJob{core.key(), core, std::nullopt});
   }
   auto runSome = [&](ArrayRef<PlanJob *> list) {
-    constexpr size_t together = 8; // between two checks for Ctrl-C
+    constexpr size_t together = 8; // plans between two checks for Ctrl-C
     while (!list.empty() && goesOn()) {
       SmallVector<PlanJob *> some(list.take_front(together));
       run(some);

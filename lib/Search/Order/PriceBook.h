@@ -24,7 +24,8 @@ public:
   /// Runs jobs, by key, and records the prices of cores and tasks.
   void run(std::map<std::string, PlanJob> &jobs);
 
-  /// Whether it is known that the plan's ranks cannot split layers in this way. Known only if plans are compiled whole.
+  /// Whether it is known that the plan's ranks cannot split layers in this way. This is known only if plans are
+  /// compiled whole.
   bool isRefused(const Plan &plan) const;
   /// Finds out whether a plan was refused because of the way in which it splits layers. Returns the number of programs
   /// that were compiled.
@@ -63,8 +64,8 @@ private:
   std::map<std::string, CorePrice> cores;           ///< by key
   std::map<std::string, TaskPrice> tasks;           ///< by key
   std::map<std::string, bool> refusedSplits;        ///< true: ranks cannot split layers in this way
-  std::map<size_t, PlanTrial> trials;               ///< by node: prices when plans were opened
-  std::map<size_t, std::optional<PlanTrial>> whole; ///< by node: prices of whole compiles; nothing: refused
+  std::map<size_t, PlanTrial> trials;               ///< for each node, the price when its plan was opened
+  std::map<size_t, std::optional<PlanTrial>> whole; ///< for each node, the price of the whole compile; null: refused
   std::optional<size_t> leader;                     ///< the node that was best in the last round
   int roundsOfLeader = 0;                           ///< rounds in which it was the best, and likely to stay so
 };

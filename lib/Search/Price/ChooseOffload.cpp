@@ -1,6 +1,6 @@
 //===- ChooseOffload.cpp - The cheapest values to keep outside of the device ----------------===//
-// Completes and prices the plan with each choice. A choice decides recomputation as well: what it takes away from the
-// device need not be computed again.
+// Completes and prices the plan with each choice. A choice also affects recomputation: values that leave the device
+// need not be computed again.
 //===-----------------------------------------------------------------------------===//
 #include "ChooseOffload.h"
 #include "PriceProgram.h"
@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// What may leave the device, from little traffic to much.
+/// The kinds of values that may leave the device, in the order of their traffic.
 static constexpr StringLiteral choices[] = {"",
                                             "states",
                                             "states,masters",
@@ -86,15 +86,15 @@ public:
     }
   }
 
-  /// Whether no later choice is cheaper: the last one fits and recomputes nothing, so more carries save nothing. Plans
-  /// that a search would find for later choices are not compared.
+  /// Whether no later choice can be cheaper. This is the case if the last one fits and recomputes nothing, because more
+  /// carries then save nothing. Plans that a search would find for later choices are not considered.
   bool isDone() const { return last && (last->search.isOn || chosen.empty()) && !last->plan.find<RecomputeTactic>(); }
 
   std::optional<CompileOptions> best, last;
   std::string chosen, refusal;
 
 private:
-  /// The seconds of a completed plan; none if it does not fit. A search has priced its plan already.
+  /// The seconds of a completed plan; std::nullopt if it does not fit. A search has priced its plan already.
   std::optional<double> secondsOf(const CompileOptions &one, std::string &why) {
     if (one.searched)
       return one.searched->getArray("candidates")->front().getAsObject()->getNumber("step_seconds");

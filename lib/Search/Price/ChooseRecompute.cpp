@@ -100,7 +100,7 @@ private:
   }
 
   /// Calls `visit` for every matrix product of the forward passes in `body`, with its layer and chunk. Smaller ops are
-  /// left out, because they may have the name of a layer but be in the chunk of another layer's ops, which read them.
+  /// left out, because an op with the name of one layer may be in the chunk of another layer whose ops read it.
   static void visitLayers(Block &body, llvm::function_ref<void(StringRef, int64_t)> visit) {
     int64_t chunk = 0;
     bool forward = true;
@@ -160,14 +160,14 @@ private:
     return PCRT_OK;
   }
 
-  /// Reads from the compiled stages which layers each of them holds. With the automatic assignment, also notes how many
-  /// layers each chunk has, so that later compiles keep the same stages.
+  /// Reads from the compiled stages which layers each of them holds. If layers are assigned automatically, also records
+  /// how many layers each chunk has, so that later compiles use the same stages.
   void readStages(ModuleOp module, Trial &trial) {
     if (!stageAxisOf(module)) {
       trial.layers.push_back(llvm::to_vector(llvm::seq(0, numLayers)));
       return;
     }
-    std::map<int64_t, int64_t> layersOf; // by chunk; a divided layer belongs to the chunk where it begins
+    std::map<int64_t, int64_t> layersOf; // for each chunk; a divided layer belongs to the chunk where it begins
     std::vector<int64_t> chunkOf(numLayers, std::numeric_limits<int64_t>::max());
     for (ModuleOp program : programsOf(module)) {
       std::set<int> layers;
@@ -311,7 +311,7 @@ private:
   ModuleOp model;
   CompileOptions options;
   int numLayers = 0;
-  std::map<std::string, int> numberOf;         ///< the number of a layer, by name
+  std::map<std::string, int> numberOf;         ///< the numbers of layers, by name
   std::vector<Level> levels;                   ///< by layer
   std::string cut;                             ///< replaces `stages=cost`, unless it is empty
   std::map<std::vector<Tactic>, Trial> trials; ///< by tactics

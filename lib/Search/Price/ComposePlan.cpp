@@ -32,7 +32,7 @@ std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::st
   CompileOptions one = options;
   one.plan = program.plan;
   one.inlineOps = program.inlineOps;
-  one.memoryLimit = 0; // the limit is for whole models
+  one.memoryLimit = 0; // the limit applies only to whole models
   AskedOfPrice asked{program.byParts, /*memory=*/true};
   // In grids, the number of sequences decides whether weights or activations are sent.
   bool isPlacedOnce = program.isShared && !program.plan.splitsEmbed();
@@ -61,7 +61,7 @@ Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &
     priceA();
     priceB(*this);
   }
-  programs += both.first ? 2 : 1; // also if another thread priced one of them
+  programs += both.first ? 2 : 1; // programs that another thread priced also count
   if (!both.first)
     both.second.reset();
   else if (refusal.empty())

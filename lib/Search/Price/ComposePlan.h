@@ -16,8 +16,8 @@
 
 namespace pc {
 
-/// The price of a core: lower bounds for every plan with this core. They are for all layers of the model, before these
-/// are divided among stages and data ranks.
+/// The price of a core: lower bounds for every plan with this core. They count all layers of the model, as if there
+/// were no stages and data ranks.
 struct CorePrice {
   bool isLegal = false;
   bool hasData = false;        ///< the core sums gradients, or gathers parameters, for each microbatch
@@ -69,7 +69,7 @@ public:
            const MachineModel &machine)
       : context(context), few(few), placed(few), batch(batch), options(options), machine(machine) {}
 
-  /// Prices a program in place of the composer. Returns nothing if the program is refused.
+  /// Prices a program instead of the composer. Returns std::nullopt if the program is refused.
   using Pricer = std::function<std::optional<ProgramPrice>(const SmallProgram &)>;
   /// After `goesOn` has returned false, programs are refused without a compile.
   void setGoesOn(std::function<bool()> newGoesOn) { goesOn = std::move(newGoesOn); }
@@ -82,8 +82,8 @@ public:
 
   /// If the core is not legal, the reason is written to `refusal`, if that is empty.
   CorePrice priceCore(const PlanCore &core, std::string &refusal);
-  /// Prices the tasks of a plan whose schedule has a name. Compiles pipelines of two stages with as many data ranks as
-  /// the core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
+  /// Prices the tasks of a plan with a named schedule. Compiles pipelines of two stages with as many data ranks as the
+  /// core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
   TaskPrice priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal);
   /// `callsTasks`: the whole program's tasks will be functions.
   ComposedPlan compose(const Plan &plan, bool callsTasks, std::string &refusal);

@@ -1,8 +1,8 @@
 //===- PlacedLayers.h - Few layers, placed once for all batches ------------------------------===//
-// Most of the time of a small compile goes into placement, and the placement is mostly the same for all numbers of
-// sequences that the axes divide. But whether activations or gradients are sent may depend on which are smaller. So a
-// program is placed for few and for many sequences. If both have the same placement, numbers in between get it as well
-// (except in grids).
+// Placement takes most of the time of a small compile, and the result is usually the same for all numbers of sequences
+// that the axes divide. However, the number can decide whether activations or gradients are smaller, and therefore
+// which of them are sent. So a program is placed for few and for many sequences. If both have the same placement, it is
+// used for all numbers in between (except in grids).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H
 #define PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H
@@ -32,11 +32,11 @@ private:
     std::vector<int> batchDims;
     int64_t parts = 1; ///< a common multiple of the numbers of parts into which axes split this dim
   };
-  using BySequences = std::map<int64_t, Placed>; ///< by sequences of a microbatch
+  using BySequences = std::map<int64_t, Placed>; ///< key: the sequences of a microbatch
   void place(BySequences &known, const CompileOptions &options, int64_t layers, int64_t sequences);
 
   const FewLayers &few;
-  std::map<std::pair<std::string, int64_t>, BySequences> known; ///< by plan and number of layers
+  std::map<std::pair<std::string, int64_t>, BySequences> known; ///< key: plan and number of layers
 };
 
 } // namespace pc

@@ -71,8 +71,9 @@ private:
 };
 } // namespace
 
-/// Reads the seconds of each kind of task and chunk from the timeline. The median over microbatches stands for a task;
-/// those of the first and last microbatch are kept separately. Also reads what follows the last task of each stage.
+/// Reads the seconds of each kind of task and chunk from the timeline. The seconds of a task are the median over
+/// microbatches; those of the first and last microbatch are kept separately. Also reads the seconds after the last task
+/// of each stage.
 static void readPipeline(ModuleOp planned, const Prediction &prediction, const MachineModel &machine,
                          ProgramPrice &price) {
   std::map<std::pair<TaskKind, int64_t>, std::map<int64_t, double>> seconds; // by microbatch
@@ -193,8 +194,8 @@ static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, con
   return whole;
 }
 
-/// Computes the parts of `trial`. These are the seconds of exposed moves, the seconds that are left if moves and memory
-/// take no time, and the part of these in which stages wait for each other on average.
+/// Computes the parts of `trial`. These are the seconds of exposed moves, the seconds of the step if moves and memory
+/// took no time, and the part of the latter in which stages wait for each other on average.
 static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
   std::array<FailureOr<Prediction>, 2> predictions;
   mlir::parallelFor(planned.getContext(), 0, predictions.size(), [&](size_t fastMemory) {
@@ -211,7 +212,7 @@ static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &
                    static_cast<double>(products->timeline.size());
 }
 
-/// Memory outside of the arena counts too on CUDA devices: NCCL's buffers and staging memory.
+/// On CUDA devices, memory outside of the arena also counts: NCCL's buffers and staging memory.
 static void readBytes(ModuleOp planned, const CompileOptions &options, bool withMemory, ProgramPrice &price) {
   if (options.plan.pipeline() && withMemory)
     for (ModuleOp program : programsOf(planned))

@@ -27,8 +27,8 @@ struct ProgramPrice {
   /// For each stage, the ops of the program that pc-pipeline-parallel writes, in tasks and outside of them.
   llvm::SmallVector<double> taskOps, otherOps;
   bool callsTasks = false;                   ///< tasks are functions
-  llvm::SmallVector<double> tailSeconds;     ///< by stage: after its last task, without waits for other stages
-  llvm::SmallVector<double> movesBesideIdle; ///< by stage, as in `StageTimeline`
+  llvm::SmallVector<double> tailSeconds;     ///< for each stage, after its last task, without waits for others
+  llvm::SmallVector<double> movesBesideIdle; ///< for each stage, as in `StageTimeline`
   /// Seconds of the tasks of a kind and chunk: the median, and those of the first and last microbatch.
   struct TaskSeconds {
     double middle = 0, first = 0, last = 0;
@@ -43,9 +43,9 @@ struct AskedOfPrice {
 };
 
 /// Compiles `model`, which it changes, with the plan of `options`, without messages, verifiers, timing or a search.
-/// Returns nothing if the plan is refused; then the first error is written to `refusal`, if that is empty. Also returns
-/// nothing if `goesOn`, which is called before each phase, returns false. `from`: the phase of the program, if it is
-/// not `model`.
+/// Returns std::nullopt if the plan is refused, and then writes the first error to `refusal`, if that is empty. Also
+/// returns std::nullopt if `goesOn`, which is called before each phase, returns false. `from`: the phase of the
+/// program, if it is not `model`.
 std::optional<ProgramPrice> priceProgram(
     mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine, std::string &refusal,
     llvm::function_ref<bool()> goesOn = [] { return true; }, AskedOfPrice asked = {}, Phase from = Phase::Model);

@@ -1,6 +1,7 @@
 //===- StageBytes.cpp - Bytes of a pipeline's stages, from a small pipeline ------------------===//
-// Memory of a stage is the sum of what its tasks hold at one time. A pipeline with few stages and microbatches gives
-// the bytes of each kind of task; the order of the full pipeline says which of them live together.
+// The memory of a stage is the sum of the bytes that its tasks hold at the same time. A pipeline with few stages and
+// microbatches gives the bytes of each kind of task, and the order of the full pipeline determines which of them are
+// live at the same time.
 //===-----------------------------------------------------------------------------------------===//
 #include "StageBytes.h"
 
@@ -25,13 +26,13 @@ StageBytes::StageBytes(const Problem &small, int64_t a, ArrayRef<TaskMemory> ofA
   }
 }
 
-/// Assigns the stretches of a planned program to tasks of the first, a middle and the last microbatch. Values that a
-/// task allocates get the point until which they live.
+/// Assigns the stretches of a planned program to tasks of the first, a middle and the last microbatch. Each value that
+/// a task allocates is assigned to the point at which it is freed.
 void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memory, int program) const {
   stage.gaps = std::max(stage.gaps, static_cast<double>(memory.gaps));
   int64_t microbatches = small.microbatches, middle = microbatches / 2;
   auto last = static_cast<int>(memory.stretches.size()) - 1;
-  // One microbatch stands for all microbatches between the first and the last one.
+  // One microbatch represents all microbatches between the first and the last one.
   std::vector<Stretch *> stretches;
   for (int i = 0; i <= last; ++i) {
     const TaskMemory::Stretch &one = memory.stretches[i];

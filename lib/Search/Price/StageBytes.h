@@ -61,7 +61,7 @@ private:
   enum Microbatch : uint8_t { First, Middle, LastOne };
   /// The known bytes of one stage of the small pipeline.
   struct Stage {
-    std::map<std::tuple<TaskKind, int64_t, Microbatch>, Stretch> tasks; ///< by kind and chunk of the small pipeline
+    std::map<std::tuple<TaskKind, int64_t, Microbatch>, Stretch> tasks; ///< key: kind, chunk, microbatch
     Stretch before, after;                                              ///< before and after all tasks
     double gaps = 0;
   };

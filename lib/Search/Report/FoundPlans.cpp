@@ -1,5 +1,5 @@
 //===- FoundPlans.cpp - The text and JSON about a search's result ---------------------------===//
-// Both forms show the chosen plan first, and other plans with what makes them slower.
+// Both forms show the chosen plan first, and then other plans with the reason why they are slower.
 //===----------------------------------------------------------------------------------------===//
 #include "FoundPlans.h"
 

@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// Links count only if there are several ranks, and the network only if they are on several nodes.
+/// Figures of links matter only with several ranks, and figures of the network only with ranks on several nodes.
 std::vector<OtherMachine> pc::otherMachines(const MachineModel &machine, int64_t ranks) {
   std::vector<OtherMachine> all;
   auto add = [&](StringRef figure, StringRef words, llvm::function_ref<void(MachineModel &, double)> change) {

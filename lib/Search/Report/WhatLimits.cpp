@@ -90,7 +90,7 @@ std::vector<WhatLimits::OnOther> pc::changesOn(llvm::ArrayRef<OtherMachine> mach
   return changes;
 }
 
-/// Each step is the fastest plan that needs less memory than the one before.
+/// Each entry is the fastest plan that needs less memory than the entry before.
 std::vector<WhatLimits::WithMemory> pc::withLess(const FoundPlan &chosen, llvm::ArrayRef<FoundPlan> others) {
   constexpr size_t most = 3;
   std::vector<WhatLimits::WithMemory> steps;

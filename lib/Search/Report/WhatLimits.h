@@ -19,7 +19,7 @@ struct WhatLimits {
     llvm::StringRef figure, words;
     double times;
     FoundPlan plan;
-    double seconds, chosenSeconds; ///< on that machine: of that plan, and of the chosen plan
+    double seconds, chosenSeconds; ///< on that machine: seconds of that plan and of the chosen plan
   };
   /// The choice with this much memory per rank, or with less.
   struct WithMemory {
@@ -47,13 +47,13 @@ std::string textOf(const StrategyFlags &flags, const std::string &name);
 /// The chosen plan comes first.
 std::vector<const FoundPlan *> worthPricing(llvm::ArrayRef<FoundPlan> fitting, llvm::ArrayRef<OtherMachine> machines);
 
-/// The fastest plan on each machine on which it is not the chosen one. `seconds`: of each of `plans`, on this machine
-/// and on each of `machines`; empty: not known.
+/// The fastest plan on each machine on which it is not the chosen one. `seconds` has, for each of `plans`, the seconds
+/// on this machine and on each of `machines`; empty: not known.
 std::vector<WhatLimits::OnOther> changesOn(llvm::ArrayRef<OtherMachine> machines,
                                            llvm::ArrayRef<const FoundPlan *> plans,
                                            llvm::ArrayRef<std::vector<double>> seconds);
 
-/// The choices with less and less memory than the chosen plan needs.
+/// The choices if there is less memory than the chosen plan needs, from more memory to less.
 std::vector<WhatLimits::WithMemory> withLess(const FoundPlan &chosen, llvm::ArrayRef<FoundPlan> others);
 
 /// "58.2 GiB"

@@ -174,7 +174,7 @@ double FewLayers::layerParameterBytes() const {
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
-/// Removes the last layers of each chain: what reads the last layer then reads the last layer that is kept.
+/// Removes the last layers of each chain. The readers of the last layer then read the last layer that is kept.
 ModuleOp FewLayers::cut(int64_t layers) const {
   OwningOpRef<ModuleOp> &few = cuts[layers];
   if (few)

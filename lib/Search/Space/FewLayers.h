@@ -18,7 +18,7 @@ namespace pc {
 /// number.
 class FewLayers {
 public:
-  /// Returns nothing if the layers do not have this form, or if a layer differs from others of its chain.
+  /// Returns std::nullopt if the layers do not have this form, or if a layer differs from others of its chain.
   static std::optional<FewLayers> of(mlir::ModuleOp model);
 
   int64_t layers() const { return count; }

@@ -28,8 +28,8 @@ static int64_t sequenceRanks(const Plan &plan) {
   return ranks;
 }
 
-/// Removes the outer axes, which divide only sequences or layers, with their tactics. The batch is what the remaining
-/// ranks have of a microbatch.
+/// Removes the outer axes, which divide only sequences or layers, with their tactics. The batch is the part of a
+/// microbatch that the remaining ranks have.
 PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) {
   PlanCore core;
   std::set<std::string> outer, data;

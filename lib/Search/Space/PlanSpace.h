@@ -25,7 +25,7 @@ struct PlanFamily {
 /// sequences.
 struct PlanSet {
   PlanFamily base;     ///< has only the axes and flags that the set needs
-  bool isPlan = false; ///< whether `base.plan` is a plan (its flags may need others)
+  bool isPlan = false; ///< whether `base.plan` is valid (its flags may need other flags)
   llvm::SmallVector<std::pair<std::string, int64_t>> inner; ///< axes that split layers, with their sizes; 0: open
   std::vector<PlanFamily> families;
 };
@@ -40,7 +40,7 @@ public:
 
   /// Whether a flag, or an axis, is searched if it is not given.
   bool isFree(llvm::StringRef name) const;
-  /// Reads which axes are possible. Returns the reason if no plan is possible, or nothing.
+  /// Reads which axes are possible. If no plan is possible, returns the reason.
   std::optional<Refusal> read();
 
   /// All sets. Flags that cannot be combined give no plan; the reason is written to `refusal`, if that is empty.
@@ -53,7 +53,7 @@ public:
   llvm::SmallVector<int64_t> microbatches() const;
   /// Whether there is another plan with the same program.
   bool isRepeated(const PlanFamily &family, int64_t microbatches) const;
-  /// A plan of a family; nothing if these sizes are not possible.
+  /// A plan of a family; std::nullopt if these sizes are not possible.
   std::optional<Plan> planOf(const PlanFamily &family, llvm::ArrayRef<int64_t> sizes, int64_t microbatches,
                              std::string &refusal) const;
 
@@ -69,7 +69,7 @@ private:
     std::string flag, form;
   };
 
-  /// Returns why the list of --auto is wrong, or nothing.
+  /// If the list of --auto is wrong, returns the reason.
   std::optional<Refusal> checkFree(const MeshForm &given) const;
   void addForms();
   void addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const;
