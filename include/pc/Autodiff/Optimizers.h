@@ -17,7 +17,7 @@ namespace pc {
 /// Whether an embedding reads the parameter.
 bool isTable(ParameterOp parameter);
 
-/// What the update of one parameter reads.
+/// The values that the update of one parameter reads.
 struct UpdateOperands {
   ParameterOp parameter;
   mlir::Value gradient, coefficient, hyper;
@@ -33,14 +33,14 @@ mlir::Value keepIfSkipped(mlir::OpBuilder &builder, mlir::Value all, mlir::Value
 /// The optimizer of a compile.
 class Optimizers {
 public:
-  /// Reads "NAME" or "NAME:SETTING=NUMBER,...", and which parameters of `model` are hidden. Fails with an error, also
+  /// Reads "NAME" or "NAME:SETTING=NUMBER,...", and finds the hidden parameters of `model`. Fails with an error, also
   /// if a parameter's group names an optimizer that does not exist.
   mlir::LogicalResult read(mlir::ModuleOp module, mlir::func::FuncOp model, llvm::StringRef text);
 
-  /// The optimizer that treats `parameter`: "adamw", "sgd" or the name of a definition.
+  /// The optimizer that updates `parameter`: "adamw", "sgd" or the name of a definition.
   mlir::FailureOr<std::string> nameFor(ParameterOp parameter);
 
-  /// The name with the settings given and, of a definition in the module, a hash.
+  /// The name with the given settings; for a definition in the module, also a hash of its text.
   std::string labelOf(llvm::StringRef name) const;
 
   /// Adds the ops that update a parameter and its states by optimizer `name`. Returns the new value of the parameter.
@@ -49,7 +49,8 @@ public:
 private:
   struct Copy;
   OptimizerOp find(llvm::StringRef name) const;
-  /// Whether `name` is the definition of the compile, or the one to which that leaves parameters.
+  /// Whether `name` is the definition of the compile, or the optimizer to which that definition leaves other
+  /// parameters.
   bool usesSettings(llvm::StringRef name) const;
   mlir::Value hyperScalar(mlir::OpBuilder &builder, mlir::Value hyper, int number);
 

@@ -1,6 +1,7 @@
 //===- Passes.h - Passes of the Autodiff room ----------------------------------------===//
-// Generated from Passes.td: the passes that make a step program of a model. A pass's file defines GEN_PASS_DEF_<PASS>
-// before it includes this header, and gets its base class; others get the structs of options and the registration.
+// Generated from Passes.td: the passes that turn a model program into a step program. A pass's file defines
+// GEN_PASS_DEF_<PASS> before it includes this header, and gets its base class; others get the structs of options and
+// the registration.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_AUTODIFF_PASSES_H
 #define PC_AUTODIFF_PASSES_H

@@ -1,7 +1,7 @@
 //===- Codegen.h - From the kernels phase to an executable ---------------------------===//
-// What the driver calls after the planned phase: check the generated tables, embed GPU images, write the object file,
-// link. Each function reports its errors at an op of the module that it is given. Kernels and tables are made by the
-// pass pc-generate-kernels (Passes.td).
+// The functions that the driver calls after the planned phase: they check the generated tables, embed GPU images, write
+// the object file, and link. Each function reports its errors at an op of the given module. The pass
+// pc-generate-kernels (Passes.td) writes kernels and tables.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_CODEGEN_CODEGEN_H
 #define PC_CODEGEN_CODEGEN_H
@@ -15,7 +15,7 @@ namespace pc {
 
 struct WrittenKernels;
 
-/// How many f32 elements a vector has on this machine: 16 with AVX-512, else 8.
+/// The number of f32 elements in a vector on this machine: 16 with AVX-512, otherwise 8.
 int64_t nativeLanes();
 
 /// Whether this machine rounds vectors of f32 to bf16 by an instruction (AVX512-BF16).

@@ -16,7 +16,7 @@ namespace pc {
 /// Kernels that were written for one op or for several equal ones, and the first of these ops.
 struct WrittenKernel {
   mlir::OwningOpRef<mlir::Operation *>
-      op;                    ///< a copy of the op; its operands are values of `planned`, or of programs made from it
+      op;                    ///< a copy of the op; its operands are values of `planned`, or of programs derived from it
   mlir::ModuleOp planned;    ///< the planned program
   std::string function;      ///< the function that contains the first op, for messages
   std::string program;       ///< the symbol of the program whose table lists the kernels
@@ -27,7 +27,7 @@ struct WrittenKernel {
 /// All kernels that were written for an executable.
 struct WrittenKernels {
   std::vector<mlir::OwningOpRef<mlir::Operation *>>
-      programs; ///< programs made from the planned one, whose values the ops refer to
+      programs; ///< programs derived from the planned one, whose values the ops refer to
   std::vector<WrittenKernel> kernels;
 };
 
@@ -43,7 +43,7 @@ struct KernelSample {
   bool positive = false;
   int64_t chosen = 0, of = 1;
 };
-/// What to draw for operand `operand` of `op`. No index is beyond the end of its table.
+/// Which elements to draw for operand `operand` of `op`. No index is beyond the end of its table.
 KernelSample sampleOf(mlir::Operation *op, unsigned operand);
 
 /// Owns a JIT with one loaded object file. The input of a run is a kernel and the bytes of its operands; the result is
@@ -55,9 +55,9 @@ public:
   static std::unique_ptr<CompiledKernels> load(llvm::StringRef object, std::string &error);
 
   using Bytes = std::vector<char>;
-  /// Runs a kernel on the bytes of its operands and gives the bytes of its results (for an update: what it writes).
-  /// Results share buffers with operands as in the planned program. Returns "" or what is wrong: the kernel ended by a
-  /// signal, did not end within `seconds` of processor time, refused its operands, wrote outside of its results, or
+  /// Runs a kernel on the bytes of its operands and writes the bytes of its results (for an update, of the updated
+  /// leaf). Results share buffers with operands as in the planned program. Returns "" or the error: the kernel ended by
+  /// a signal, did not end within `seconds` of processor time, refused its operands, wrote outside of its results, or
   /// gave other bits when its items ran in another order. `inF32`: runs the form in f32, if there is one.
   std::string run(const WrittenKernel &kernel, llvm::ArrayRef<Bytes> operands, bool inF32, unsigned seconds,
                   std::vector<Bytes> &results) const;

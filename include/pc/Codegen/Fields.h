@@ -7,7 +7,7 @@
 
 #include <type_traits>
 
-// A row names all of its fields: where this header is included, leaving one out does not compile.
+// A row must name all of its fields. In files that include this header, code that leaves one out does not compile.
 #pragma clang diagnostic error "-Wmissing-designated-field-initializers"
 
 namespace pc {

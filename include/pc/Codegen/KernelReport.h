@@ -1,6 +1,6 @@
 //===- KernelReport.h - What the kernels of a CUDA step move, before anything runs --------===//
-// Input: a planned CUDA program and a machine. Result: per kernel, the bytes that it reads and writes, its flops and
-// its predicted seconds. Bytes of own kernels are counted from their code, not measured.
+// Input: a planned CUDA program and a machine. Result: for each kernel, the bytes that it reads and writes, its flops
+// and its predicted seconds. Bytes of own kernels are counted from their code, not measured.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_CODEGEN_KERNELREPORT_H
 #define PC_CODEGEN_KERNELREPORT_H
@@ -10,11 +10,11 @@
 
 namespace pc {
 
-/// What a step of one rank launches. Bytes and flops are sums over all launches of a step; seconds are the machine
-/// model's.
+/// The launches in a step of one rank. Bytes and flops are sums over all launches of a step; seconds are predictions of
+/// the machine model.
 struct KernelReport {
-  /// One row for each distinct kernel of the program's own, matrix product and attention of a library, sorted by
-  /// seconds, most first. Members of a row:
+  /// One row for each distinct kernel of the program, and for each distinct matrix product and attention of a library.
+  /// The rows with the most seconds come first. Members of a row:
   /// * `kernel`, `kind`, and `op`, the first op that it computes; `stage` in a pipeline; `launches`;
   /// * as sums over all launches, `read_bytes` and `written_bytes`: counted from the code of own kernels
   ///   (`countAccesses`), or the operands and results of a library call;
@@ -33,8 +33,8 @@ struct KernelReport {
   OpSeconds seconds;
 };
 
-/// Writes the kernels of a planned CUDA program, which is not changed, and reports what a step of one rank does with
-/// them. Fails with an error if the program is not planned, or at a kernel that cannot be counted.
+/// Writes the kernels of a planned CUDA program, which is not changed, and reports their use in a step of one rank.
+/// Fails with an error if the program is not planned, or at a kernel that cannot be counted.
 llvm::FailureOr<KernelReport> reportKernels(mlir::ModuleOp planned, const GenerateKernelsOptions &options,
                                             const MachineModel &machine);
 

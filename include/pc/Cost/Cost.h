@@ -1,6 +1,6 @@
 //===- Cost.h - Operations, bytes and traffic of one op -----------------------------------===//
-// Everything follows from factor rules and types. For a local program, figures are the cost to one rank; for a step
-// program, the whole.
+// All figures follow from factor rules and types. For a local program, they are the cost on one rank; for a step
+// program, the cost of the whole step.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_COST_H
 #define PC_COST_COST_H
@@ -25,12 +25,12 @@ std::optional<bool> isCausalAttention(mlir::Operation *op);
 /// Bytes that `op` reads and writes if nothing is cached: its operands and results.
 int64_t bytesOf(mlir::Operation *op);
 
-/// What one execution of a move sends, with n ranks in the group.
+/// The bytes that one execution of a move sends, with n ranks in the group.
 struct Traffic {
   /// The bytes of the group's full tensor: the operand (all_reduce, reduce_scatter), the result (all_gather), or n
   /// operands (all_to_all, permute).
   int64_t payload = 0;
-  /// What this rank sends under the bandwidth-optimal algorithm, rounded down, as a part of the payload:
+  /// The bytes that this rank sends with the bandwidth-optimal algorithm, rounded down, as a part of the payload:
   /// * all_reduce 2 (n-1) / n; all_gather and reduce_scatter (n-1) / n; all_to_all (n-1) / n^2;
   /// * permute 1 / n, or 0 with a shift of 0: one of a window's n exchanges is between a rank and itself;
   /// * rooted moves, where both directions count: n-1 payloads at the root and one elsewhere (broadcast, reduce), (n-1)
@@ -42,11 +42,11 @@ struct Traffic {
 /// coordinate 0.
 Traffic trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot = true);
 
-/// How the ranks of one group, or two ranks that exchange a message, lie on the nodes of a machine. Ranks fill nodes in
-/// the order of their numbers. For several groups, the slowest counts.
+/// How the ranks of one group, or two ranks that exchange a message, are distributed over the nodes of a machine. Ranks
+/// fill nodes in the order of their numbers. For several groups, this describes the slowest one.
 struct NodeSpread {
   bool inNode = true; ///< all ranks are on one node
-  int64_t fewest = 1; ///< the least number of ranks on one node; this many network adapters carry its traffic
+  int64_t fewest = 1; ///< the smallest number of ranks on one node; this many network adapters carry its traffic
 
   /// All groups over `axes`.
   static NodeSpread ofGroups(MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes, const MachineModel &machine);
@@ -63,8 +63,8 @@ double messageSeconds(double bytes, const NodeSpread &spread, const MachineModel
 double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes,
                    const MachineModel &machine);
 
-/// The part of the `seconds` of a move, in which a rank sends `wire` bytes, during which it copies at the speed of a
-/// node's links and so slows kernels down.
+/// A move in which a rank sends `wire` bytes takes `seconds`. Returns the part of these seconds in which it copies at
+/// the speed of a node's links, and therefore slows kernels down.
 double copySeconds(double wire, double seconds, const MachineModel &machine);
 
 /// `count` matrix products [m, k] x [k, n] on operands of bf16 or f32.
@@ -81,7 +81,7 @@ double productSeconds(const ProductWork &work, const MachineModel &machine);
 /// half if it is causal.
 struct AttentionWork {
   double flops;
-  int64_t keys, headDim; ///< of one head: the number of keys, and the elements of a key
+  int64_t keys, headDim; ///< the number of keys of one head, and the elements of a key
   bool causal, bf16;
 };
 /// Seconds at a share of the machine's peak rate, which grows with the number of keys and the size of heads.
@@ -93,12 +93,12 @@ AttentionWork attentionWork(mlir::Operation *op);
 /// sending.
 double secondsOf(mlir::Operation *op, const MachineModel &machine);
 
-/// Seconds that adding one microbatch's yielded value to the sum takes, besides the op that makes the value. A product
-/// adds its result while it makes it. Otherwise the first value is copied and later ones are added.
+/// Seconds for adding one microbatch's yielded value to the sum, without the op that computes the value. A product adds
+/// its result to the sum itself. Otherwise the first value is copied and later ones are added.
 double secondsOfSum(mlir::Value yielded, bool isFirst, const MachineModel &machine);
 
-/// Seconds of a part of an op that has no placement yet: of its products with the sizes that the factors have in
-/// `part`, or of the `bytes` that it reads and writes. The fixed cost of an operation does not count.
+/// Seconds of a part of an op that has no placement yet. This is the time of its products, with the sizes of factors in
+/// `part`, or the time of the `bytes` that it reads and writes. The fixed cost of an operation does not count.
 double secondsOfPart(mlir::Operation *op, const FactorRule &part, double bytes, const MachineModel &machine);
 
 /// Seconds of each move of `start`, one after another. Moves over the same axes are one launch (an NCCL group) whose

@@ -53,49 +53,49 @@ bool isAttentionGrad(mlir::Operation *op);
 /// Bytes at the start of the workspace that our own kernels of the gradient pass from one kernel to the next. If they
 /// use tensor cores, these are rowsum(dout * o) in f32, with the shape of lse. 0 otherwise, and for all other ops.
 int64_t attentionDotsBytes(mlir::Operation *op);
-/// Bytes for the scores of attention to a cache, by query head a row of all positions and two more numbers, which its
-/// first kernel passes to the second; 0 for other ops.
+/// Bytes for the scores of attention to a cache, which its first kernel passes to the second. Each query head has a row
+/// with all positions and two more numbers. 0 for other ops.
 int64_t cachedScoresBytes(mlir::Operation *op);
 
 /// A kernel that sums over rows uses at most this many blocks, two for each multiprocessor of an H100. A second kernel
 /// adds the sums of the blocks in order.
 constexpr int64_t columnSumBlocks = 264;
 
-/// The results of `op`, inside a fusion or alone, that a GPU kernel sums over rows while it works on these row by row:
-/// gradients of a norm's weights, and einsums "b s f -> f".
+/// The results of `op`, inside a fusion or not, that a GPU kernel sums over rows while it processes the rows one by
+/// one: gradients of a norm's weights, and einsums "b s f -> f".
 llvm::SmallVector<mlir::Value> columnSumsOf(mlir::Operation *op);
 
 /// Bytes of the blocks' sums in f32, at the start of the workspace. 0 if `op`, a fusion or not, has no such results.
 int64_t columnSumBytes(mlir::Operation *op);
 
-/// What the kernels of an embedding's gradient pass to each other: sorted ids with their places in the batch, and sums
-/// of rows. Offsets are in words of 4 bytes from the start of the workspace.
+/// The data that the kernels of an embedding's gradient pass to each other: sorted ids with their places in the batch,
+/// and sums of rows. Offsets are in words of 4 bytes from the start of the workspace.
 struct EmbeddingSort {
   static constexpr int64_t chunk = 32; ///< rows that are added one after another
   int64_t tile;                        ///< ids that are sorted at once
   int64_t padded;                      ///< number of ids, rounded up to whole tiles
   int64_t tileIds = 0, tilePlaces;     ///< sorted by tile
-  int64_t places, numbers,
-      lengths;      ///< for each sorted id: its place in the batch, its number among equal ids, and how many these are
-  int64_t longRuns; ///< per `chunk` ids: where a run of more than `chunk` ids begins, or -1
-  int64_t sums;     ///< sums of chunks of long runs: two rows per `chunk` ids, in f32
+  /// For each sorted id: its place in the batch, its number among equal ids, and the number of equal ids.
+  int64_t places, numbers, lengths;
+  int64_t longRuns; ///< for every `chunk` ids, the start of a run of more than `chunk` ids, or -1
+  int64_t sums;     ///< sums of chunks of long runs, two rows for every `chunk` ids, in f32
   int64_t bytes;
 
   explicit EmbeddingSort(EmbeddingGradOp op);
 };
 
-/// What the kernels of a routed einsum on rows pass to each other: which rows exist, as the mask says. Offsets are in
-/// words of 4 bytes from the start of the workspace.
+/// The data that the kernels of a routed einsum on rows pass to each other: the rows that exist according to the mask.
+/// Offsets are in words of 4 bytes from the start of the workspace.
 struct RowTables {
   static constexpr int64_t chunk = 32; ///< tokens that are counted at once, one by each thread of a warp
   int64_t tokens, experts, rows;       ///< sizes of the mask; `rows`: at most
   int64_t tile;                        ///< rows of a block, all of one expert
   int64_t tiles;                       ///< number of tiles, at most
-  int64_t counts = 0;                  ///< by expert and chunk: how many of its tokens have chosen the expert
-  int64_t firstRows;                   ///< by expert: the number of its first row; then the number of all rows
+  int64_t counts = 0;                  ///< for each expert and chunk, the number of tokens that have chosen the expert
+  int64_t firstRows;                   ///< for each expert, the number of its first row; then the number of all rows
   int64_t tokenOf;                     ///< by row: its token
-  int64_t rowOf;                       ///< by token and expert: its row, or -1
-  int64_t tileExperts, tileRows;       ///< by tile: its expert, or -1; its first row
+  int64_t rowOf;                       ///< for each token and expert, its row, or -1
+  int64_t tileExperts, tileRows;       ///< for each tile, its expert (or -1) and its first row
   int64_t made;                        ///< for a result by token: its rows before they are added, in f32
   int64_t bytes;
 
@@ -104,8 +104,8 @@ struct RowTables {
 
 /// Whether `op` is a routed einsum that has an operand or a result that is stored by rows.
 bool isOnRows(mlir::Operation *op);
-/// For how many rows a routed einsum has memory: the number in the types of its operands and result, else the number of
-/// choices that its tokens may make.
+/// The number of rows for which a routed einsum has memory. This is the number in the types of its operands and result,
+/// or otherwise the number of choices that its tokens may make.
 int64_t mostRows(EinsumOp op);
 
 /// Bytes of the workspace of a step, a multiple of cudaAlignment; 0 if it needs none.

@@ -1,6 +1,6 @@
 //===- Report.h - What a plan costs, before anything runs ------------------------------------===//
-// Input: a planned program. Result: JSON of what it computes, stores and sends, in bytes, elements and flops per step,
-// and a page of HTML that explains it. Nothing here is measured; seconds come from Simulate.h.
+// Input: a planned program. Result: JSON with the bytes, elements and flops that a step computes, stores and sends, and
+// a page of HTML that explains them. Nothing here is measured; seconds come from Simulate.h.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_REPORT_H
 #define PC_COST_REPORT_H
@@ -26,8 +26,8 @@ namespace pc {
 ///     under parameters, operands of reduce_scatter, and rounded shards of parameters that are gathered once per step.
 ///   - activations: other values of the forward and backward pass.
 ///   - workspace: everything else (inputs, tables, other values of the optimizer, gaps).
-/// * memory_at_most: the peak of each category, at whatever moment it occurs. For parameters, optimizer and gradients,
-///   what the step holds at its end is the figure that published formulas give.
+/// * memory_at_most: the peak of each category, each at its own moment. For parameters, optimizer and gradients, these
+///   figures are the ones that published formulas give.
 /// * traffic: moves that send something, by axis (several are joined by "+"), move and phase. Moves in an accumulation
 ///   count once per microbatch.
 /// Fails, with an error on the op, if the module is not planned.
@@ -35,9 +35,9 @@ llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::Str
 
 /// Three ways to divide the products of an optimizer that multiplies matrices, such as Muon: every rank computes all
 /// (duplicated), ranks add parts of products (gram_sums), each rank computes some matrices (owners). `placed` is a
-/// program of phase placed or staged, `axes` are those over which matrices may be divided. A row is for equal matrices
-/// and one axis: what a rank sends per step, predicted seconds of moves and products, and the chosen way. A way that
-/// the axis does not divide is null.
+/// program of phase placed or staged, `axes` are those over which matrices may be divided. A row describes equal
+/// matrices and one axis: the bytes that a rank sends per step, predicted seconds of moves and products, and the chosen
+/// way. A way is null if the axis does not divide it.
 llvm::json::Array updateForms(mlir::ModuleOp placed, llvm::ArrayRef<std::string> axes, const MachineModel &machine);
 
 /// Bytes of the largest arena of a planned module's programs.
@@ -46,10 +46,10 @@ int64_t largestArena(mlir::ModuleOp planned);
 /// The peak bytes of activations, as in `memory_at_most`, of the program of a planned module that has the most.
 int64_t mostActivationBytes(mlir::ModuleOp planned);
 
-/// What a rank of a CUDA program that moves data by NCCL holds on the device outside of its arena. No figure above
-/// contains it.
-/// * communicators: those of its groups of several ranks, and one of all ranks; those for a pipeline's messages do not
-///   count.
+/// The memory outside of the arena that a rank of a CUDA program with NCCL holds on the device. The figures above do
+/// not contain it.
+/// * communicators: one for each of its groups of several ranks, and one for all ranks; communicators for a pipeline's
+///   messages do not count.
 /// * staging_bytes: buffers in which the runtime makes blocks contiguous for NCCL; exact.
 /// * nccl_bytes_estimated: NCCL's own buffers, which depend on the machine. The estimate is 16 channels for each
 ///   communicator in use, with one receiving end that has a buffer for each protocol.

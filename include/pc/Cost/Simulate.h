@@ -1,6 +1,6 @@
 //===- Simulate.h - A step in time, before anything runs -------------------------------------===//
-// Input: a planned program and a machine model. Result: predicted seconds of a step, and what each stage does when. All
-// times are seconds from the beginning of the step. The search, the report and the trace use the same prediction.
+// Input: a planned program and a machine model. Result: the predicted seconds of a step, and a timeline of each stage.
+// All times are seconds from the beginning of the step. The search, the report and the trace use the same prediction.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_SIMULATE_H
 #define PC_COST_SIMULATE_H
@@ -11,12 +11,12 @@
 
 namespace pc {
 
-/// What a stage does in a stretch of time: it works, waits for its own moves, or waits for a message that is in flight.
+/// An interval of time in which a stage works, waits for its own moves, or waits for a message that is in flight.
 struct StageSpan {
   enum Type { Work, Move, Message } type = Work;
   TaskKind kind = TaskKind::Optimizer; ///< of work
   llvm::StringRef what;                ///< of moves: a literal
-  int64_t from = -1;                   ///< of messages: the stage that sent it
+  int64_t from = -1;                   ///< for a message, the stage that sent it
   int64_t chunk = -1, microbatch = -1; ///< of tasks
   double start = 0, end = 0;
   double moves = 0;      ///< seconds of collectives in it
@@ -28,7 +28,7 @@ struct StageSpan {
   }
 };
 
-/// What a stage does over a step.
+/// The timeline of a stage over a step.
 struct StageTimeline {
   std::vector<StageSpan> spans; ///< in the order of time
   double end = 0;
@@ -44,7 +44,7 @@ using StepTimeline = std::vector<StageTimeline>;
 /// The time of a step by the machine model. It is a prediction, not a measurement.
 struct Prediction {
   double stepSeconds = 0;
-  double programSeconds = 0; ///< of these, the seconds of the program; the rest is for nodes that are out of step, and
+  double programSeconds = 0; ///< the part of the program; the rest is for nodes that are out of step, and
                              ///< work outside of the program
   /// One entry per stage; empty for a program without stages. There can be a million spans, so they become text when
   /// they are written.
@@ -63,8 +63,8 @@ using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
 ///
 /// An op takes the seconds in `known`, or else `secondsOf`. A message takes `messageSeconds`, during which sender and
 /// receiver continue. Moves between start and wait run one after another during other work, which then takes longer
-/// (`contendShare`). All ranks of a stage do everything at the same time. If `withBytes` is false, spans have no
-/// live bytes, whose computation takes longer than that of the times. Fails, with an error, if stages wait for each
+/// (`contendShare`). All ranks of a stage do everything at the same time. If `withBytes` is false, spans have no live
+/// bytes, because computing these takes longer than computing the times. Fails, with an error, if stages wait for each
 /// other forever or a program is not planned.
 llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, const MachineModel &machine,
                                         const OpSeconds &known = OpSeconds(), StepListener listener = {},

@@ -18,7 +18,7 @@ struct TaskMemory {
   struct Stretch {
     TaskKind kind = TaskKind::Optimizer;
     int64_t chunk = -1, microbatch = -1; ///< -1: before the first task, and after the last
-    /// The most bytes of values that do not live from its beginning to its end.
+    /// The most bytes of values that do not live during the whole stretch.
     int64_t own = 0;
   };
   std::vector<Stretch> stretches;

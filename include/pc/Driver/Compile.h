@@ -27,7 +27,7 @@ namespace pc {
 
 struct MachineModel;
 
-/// What checks a compile. `None`: only the verifiers of ops. `Phase`: also the verifier at the end of each phase.
+/// The checks of a compile. `None`: only the verifiers of ops. `Phase`: also the verifier at the end of each phase.
 /// `Full`: also the proof that the program of each phase computes what the one-device program computes.
 enum class Verify { None, Phase, Full };
 
@@ -40,7 +40,7 @@ struct CompileOptions {
   std::optional<GenerateStepsOptions> generate; ///< the program generates text; its groups are the plan's
   std::string weights = "full";                 ///< how its matrices are stored: full, or the codes of pc-store-codes
   std::optional<bool> packProducts;             ///< one product for q, k and v if the plan allows it; default: for CUDA
-  int64_t padVocabulary = 0;     ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
+  int64_t padVocabulary = 0;     ///< multiple of the padded vocabulary, and of its ranks; 0: the target's default
   int64_t expertsLimit = 0;      ///< rows of experts that are in memory at once; 0: all
   AddAdaptersOptions adapters;   ///< LoRA, if there is any
   GroupParametersOptions groups; ///< which parameters are frozen, and how the optimizer treats others
@@ -50,22 +50,22 @@ struct CompileOptions {
   std::string states = "f32";    ///< how AdamW's states are stored: f32, or 8bit (pc-quantize-states)
   std::string machine = PipelineParallelOptions().machine; ///< its name or file, for all predicted times
   int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit
-  int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< ops of tasks that are written out, at most
+  int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< programs of at most this many ops spell out all tasks
   FuseOptions fuse;
   ScheduleOptions schedule;
   PlanMemoryOptions arena;
   GenerateKernelsOptions kernels; ///< `target`, `attention` and `archs` are also those of other passes
   Verify verify = Verify::Full;
   bool signs = true;          ///< the step's fingerprint goes with the module; a program that is only priced needs none
-  bool verifyKernels = false; ///< CPU: all compiled kernels are compared with the interpreter; false: with
-                              ///< Verify::Full those that cost little
+  bool verifyKernels = false; ///< CPU: compares all compiled kernels with the interpreter; false: with
+                              ///< Verify::Full, only the cheap ones
   Phase to = Phase::Exe;
   std::string output = "-";                   ///< the executable, or the IR of phase `to`
   std::string emitPlan, report;               ///< files, or empty
   std::string reference;                      ///< the step program, a file, or empty: the program's own
   bool tellPrediction = false;                ///< a remark says how long a step takes
   bool standIn = false;                       ///< also an image for the stand-in of the CUDA driver
-  std::optional<llvm::json::Object> searched; ///< what a search found, for the report
+  std::optional<llvm::json::Object> searched; ///< the results of a search, for the report
   std::string howFound;                       ///< comments in the plan's file by which the search can be repeated
   mlir::TimingScope *timing = nullptr; ///< where the time of every pass is counted; null in tools without MLIR's flags
 
@@ -96,10 +96,11 @@ pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &o
 /// Runs only the verifiers that end `phase`, on a module of this phase.
 pcrt_status verifyPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
-/// Changes a model program as the options say: adds adapters, freezes and groups parameters, and reads the optimizer's
-/// definition. If the definition is in a file, options.step names the definition from then on. Call it once, before the
-/// plan is completed, because a search compiles programs with few layers, in which the globs would fit nothing. A model
-/// that was imported and not edited still counts as such. Errors are located, and the result is the exit code.
+/// Changes a model program according to the options: adds adapters, freezes and groups parameters, and reads the
+/// optimizer's definition. If the definition is in a file, options.step names the definition from then on. Call it
+/// once, before the plan is completed: a search compiles programs with few layers, in which some globs would match
+/// nothing. A model that was imported and not edited still counts as such. Errors are located, and the result is the
+/// exit code.
 pcrt_status changeModel(mlir::ModuleOp model, CompileOptions &options);
 
 /// Compiles a program of phase `from` to `options.to`, and writes the output, plan and report that the options name.

@@ -42,7 +42,7 @@ public:
 private:
   bool given(llvm::StringRef flag) const { return llvm::is_contained(order, flag); }
   pcrt_status check(std::string &error) const;
-  /// Takes the target of `origin`. Returns why a flag that was given comes too late, or "".
+  /// Takes the target of `origin`. If a given flag comes too late, returns the reason; otherwise "".
   std::string goOn(const Origin &origin);
 
   template <typename T, typename... Mods>
@@ -56,8 +56,8 @@ private:
   void strategies();
 
   const bool ofTool;
-  FlagGroup group = FlagGroup::Plan; ///< of the flags that follow
-  Phase phase = Phase::Step;         ///< the last one in which they may be given, before it begins
+  FlagGroup group = FlagGroup::Plan; ///< the group of the flags that follow
+  Phase phase = Phase::Step;         ///< the flags that follow may be given only before this phase begins
   std::deque<std::string> texts;     ///< names and descriptions, which options refer to
   std::vector<std::unique_ptr<llvm::cl::Option>> flags;
   std::vector<std::string> order; ///< of what was given

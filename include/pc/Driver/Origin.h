@@ -15,14 +15,14 @@ namespace pc {
 inline constexpr llvm::StringLiteral planAttribute = "pc.plan", targetAttribute = "pc.target",
                                      stepAttribute = "pc.step", certificateAttribute = "pc.certificate";
 
-/// The phase of a program, which follows from its ops; none if it is not a program.
+/// The phase of a program, which follows from its ops; std::nullopt if it is not a program.
 std::optional<Phase> phaseOf(mlir::ModuleOp module);
 
-/// What a module records about the compile that wrote it. Facts that are not recorded have their defaults; `has...`
-/// shows which are recorded.
+/// The facts that a module records about the compile that wrote it. Facts that are not recorded have their defaults;
+/// `has...` shows which are recorded.
 struct Origin {
   Phase phase = Phase::Model;
-  Plan plan;            ///< without tactics of later phases where the module has no pc.plan
+  Plan plan;            ///< if the module has no pc.plan, without tactics of later phases
   bool hasPlan = false; ///< the module has one
   bool hasTarget = false;
   SignStepOptions target; ///< target, attention and archs

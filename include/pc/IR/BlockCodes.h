@@ -10,7 +10,7 @@
 #include "pc/IR/PCBlockCodesOps.h.inc"
 
 namespace pc {
-/// The sizes of a block: those of the value divided by those of its scales. Nothing if they do not divide.
+/// The sizes of a block: those of the value divided by those of its scales. Returns std::nullopt if they do not divide.
 std::optional<llvm::SmallVector<int64_t>> blockOf(llvm::ArrayRef<int64_t> value, llvm::ArrayRef<int64_t> scales);
 /// AdamW with both states in codes, as one kernel: it decodes a block of both, updates the parameter, and encodes them.
 struct CodedAdamW {
@@ -22,7 +22,7 @@ struct CodedAdamW {
 };
 /// The update around `adamw`, if its states are decoded for it alone, and encoded again by ops of the same block.
 std::optional<CodedAdamW> codedAdamW(AdamWOp adamw);
-/// Returns `fusion` as such a kernel, or none.
+/// Returns `fusion` as such a kernel, or std::nullopt.
 std::optional<CodedAdamW> asCodedAdamW(FusionOp fusion);
 } // namespace pc
 

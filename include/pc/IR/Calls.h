@@ -12,11 +12,12 @@
 
 namespace pc {
 
-/// A function for one kind of task, which the programs of stages call, and what memory planning tells its callers.
+/// A function for one kind of task, which the programs of stages call, and the results of memory planning that its
+/// callers need.
 struct TaskFunction {
   mlir::func::FuncOp function;
   mlir::Block *body = nullptr;
-  /// In planned programs, for each result: the argument over which it is written, or -1 if there is none.
+  /// In planned programs: for each result, the argument that it overwrites, or -1 if there is none.
   llvm::SmallVector<int> inPlace;
   /// In planned programs: the size of the frame, which holds values that are live during a call only.
   int64_t frameBytes = 0;

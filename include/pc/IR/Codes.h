@@ -16,7 +16,7 @@ inline bool isCode(mlir::Type element) { return element.isInteger(8) || element.
 /// i and i + half of a group of 4 bits share a byte.
 inline constexpr llvm::StringRef nameOfCodes = "code";
 
-/// That dim of a parameter of codes, or of what moves make of it; -1 if there is none.
+/// That dim of a parameter of codes, or of a value that moves compute from it; -1 if there is none.
 int64_t dimOfCodes(mlir::Value codes);
 
 /// Whether `op` is the product of codes and their scales: "f e, f -> f e".

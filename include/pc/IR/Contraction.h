@@ -17,12 +17,12 @@ struct Contraction {
   explicit Contraction(EinsumOp op) : Contraction(op.getFactorRule()) {}
   explicit Contraction(const FactorRule &rule);
 
-  llvm::SmallVector<int> batch; ///< of a, b and c
+  llvm::SmallVector<int> batch; ///< factors of a, b and c
   llvm::SmallVector<int> m;     ///< of a and c
   llvm::SmallVector<int> n;     ///< of b and c
-  llvm::SmallVector<int> k;     ///< of a and b, summed
-  llvm::SmallVector<int> alone; ///< in one of a, b and c only: summed or repeated by itself
-  /// The factors that the result lacks, with any number of operands, in the order of the operands.
+  llvm::SmallVector<int> k;     ///< factors of a and b, summed
+  llvm::SmallVector<int> alone; ///< factors of only one of a, b and c, which are summed or repeated separately
+  /// The factors that are not in the result, with any number of operands, in the order of the operands.
   llvm::SmallVector<int> summed;
 
   /// Whether matrices, or a matrix and a vector, are multiplied.

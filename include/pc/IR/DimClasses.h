@@ -1,7 +1,7 @@
 //===- DimClasses.h - Dims that are the same iteration dim of the program -----------===//
 // Union-find over (value, dim), joined through the factors of every op, and from the inputs to the results of
-// accumulate. A class is one iteration dim of the whole program, such as the batch or the vocabulary. Its size is
-// changed everywhere at once.
+// accumulate. A class is one iteration dim of the whole program, such as the batch or the vocabulary. Its size can only
+// be changed in the whole program at once.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_DIMCLASSES_H
 #define PC_IR_DIMCLASSES_H

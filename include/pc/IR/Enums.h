@@ -16,7 +16,7 @@ enum class MoveKind {
   PCRT_MOVES(PC_ROW)
 #undef PC_ROW
 };
-/// What a move needs and makes, and how it sends (pcrt/moves.h).
+/// The facts of a move: what it requires and produces, and how data moves (pcrt/moves.h).
 inline const pcrt_move_facts &factsOf(MoveKind kind) { return *pcrt_facts_of_move(static_cast<int32_t>(kind)); }
 /// The name of a move as ops, reports and messages spell it: "all_reduce", ...
 inline llvm::StringRef moveName(MoveKind kind) { return factsOf(kind).name; }

@@ -1,6 +1,6 @@
 //===- Factors.h - Factor rules and the legal placements they generate ---------===//
 // A rule gives the factor (iteration dim) of each dim of an op's operands and results, as in an einsum, and the
-// operands in which the op is linear. From it, `legalRows` makes all legal placements of the op on one mesh axis. The
+// operands in which the op is linear. From it, `legalRows` derives all legal placements of the op on one mesh axis. The
 // type verifier, propagation, localization and costs read these.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_FACTORS_H
@@ -45,7 +45,7 @@ struct Factor {
 struct FactorRule {
   llvm::SmallVector<Factor, 8> factors;
   llvm::SmallVector<llvm::SmallVector<int, 6>, 4> operands, results;
-  PartialKind reduction = PartialKind::Sum; ///< how results are reduced over the factors that they lack
+  PartialKind reduction = PartialKind::Sum; ///< how results are reduced over factors that they do not have
   /// Groups of operand numbers: if all operands of a group are partial and all others whole, all results are partial.
   llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
   bool maxTransparent = false; ///< if all operands are partial maxima, so are all results
@@ -65,8 +65,8 @@ struct Row {
   int factor = -1; ///< the factor that is split, or -1 (all whole, or a linear group)
 };
 
-/// All legal rows of `rule` on one axis, whatever the sizes: all values whole; one factor split; one linear group
-/// partial; all partial maxima; all rooted (then the other ranks compute values that are never read).
+/// All legal rows of `rule` on one axis, for any sizes: all values whole; one factor split; one linear group partial;
+/// all partial maxima; all rooted (then the other ranks compute values that are never read).
 llvm::SmallVector<Row, 8> legalRows(const FactorRule &rule);
 
 } // namespace pc

@@ -13,7 +13,7 @@ namespace pc {
 /// Whether a module has a step that generates text.
 bool generates(mlir::ModuleOp module);
 
-/// Whether a step changes parameters or states of an optimizer. One that generates text changes only caches.
+/// Whether a step changes parameters or states of an optimizer. A step that generates text changes only caches.
 bool trains(mlir::ModuleOp module);
 
 /// The sizes of a cache [b, n, k, t, d], or of one in parts, [r, b, n, k, t, d].

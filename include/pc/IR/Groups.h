@@ -10,8 +10,8 @@
 namespace pc {
 
 /// The names of settings: factors of learning rate and weight decay, and values for weight decay, betas and eps.
-/// `sparsity` is the share of zeros in each row, or `kept` of `among` adjacent elements stay; masks are chosen `every`
-/// few steps, the last time in step `until`.
+/// `sparsity` is the share of zeros in each row; alternatively, `kept` of every `among` adjacent elements stay. Masks
+/// are chosen once every `every` steps, the last time in step `until`.
 inline constexpr llvm::StringRef groupSettings[] = {"lr_factor", "decay_factor", "decay", "beta1", "beta2", "eps",
                                                     "sparsity",  "kept",         "among", "every", "until"};
 

@@ -33,7 +33,7 @@ public:
                                  : leaves.lookup({update.getNameAttr(), mlir::StringAttr()});
   }
 
-  /// Whether the new value lies at the same offset as the old one, so that `update` costs nothing. Before homes are
+  /// Whether the new value is at the same offset as the old one, so that `update` costs nothing. Before homes are
   /// planned, this is assumed.
   bool isInPlace(UpdateOp update) const {
     mlir::Value leaf = of(update);

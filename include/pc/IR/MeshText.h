@@ -20,7 +20,7 @@ struct MeshAxisText {
   bool isOpen = false;     ///< "outer=open": replicas join and leave during a run; a program is for one replica
 };
 
-/// Reads "dp=2,tp=?,outer=open"; an empty text has no axes. None after setting `error`.
+/// Reads "dp=2,tp=?,outer=open"; an empty text has no axes. On failure, sets `error` and returns std::nullopt.
 std::optional<llvm::SmallVector<MeshAxisText>> parseMesh(llvm::StringRef text, std::string &error);
 
 } // namespace pc

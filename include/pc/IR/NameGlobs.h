@@ -1,8 +1,8 @@
 //===- NameGlobs.h - Globs that name parameters ---------------------------------------------===//
-// Flags name parameters by globs, separated by `|`. A glob fits a name if it fits all of it or what follows one of its
-// dots, so `q_proj.weight`, `h.0.*` and `*.bias` fit "model.h.0.attn.q_proj.weight" and its like, as do the targets of
-// PEFT. Names are those of a checkpoint's tensors. Instead of a glob, `dim=1`, `dim>=2` and `dim<=1` fit parameters by
-// the number of dims of these tensors, as p.dim() in PyTorch.
+// Flags name parameters by globs, separated by `|`. A glob fits a name if it fits the whole name or the part after one
+// of its dots, so `q_proj.weight`, `h.0.*` and `*.bias` fit names such as "model.h.0.attn.q_proj.weight". PEFT matches
+// its targets in the same way. Names are those of a checkpoint's tensors. Instead of a glob, `dim=1`, `dim>=2` and
+// `dim<=1` fit parameters by the number of dims of these tensors, as p.dim() in PyTorch.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_NAMEGLOBS_H
 #define PC_IR_NAMEGLOBS_H
@@ -12,13 +12,13 @@
 
 namespace pc {
 
-/// Globs and numbers of dims, and which of them have fitted something so far.
+/// Globs and numbers of dims, with a record of those that have fitted something so far.
 class NameGlobs {
 public:
   /// Reads `text`. Fails with `why`, as in "has an empty glob".
   static mlir::FailureOr<NameGlobs> parse(llvm::StringRef text, std::string &why);
 
-  /// Whether a glob fits the name. All that do are noted. Numbers of dims fit no name.
+  /// Whether a glob fits the name. All globs that fit are recorded. Numbers of dims fit no name.
   bool fits(llvm::StringRef name);
   /// Whether a glob fits the parameter, or one of the checkpoint's tensors in it.
   bool fitsSome(ParameterOp parameter);
@@ -35,7 +35,7 @@ private:
   struct Glob {
     std::string text;
     llvm::GlobPattern pattern;
-    std::optional<std::pair<int64_t, int64_t>> dims; ///< instead of the pattern: the least and the largest number
+    std::optional<std::pair<int64_t, int64_t>> dims; ///< or, without pattern, the fewest and the most dims
     bool isUsed = false;
   };
   bool fitsPart(const ParameterPart &part);

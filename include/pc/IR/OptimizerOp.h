@@ -11,7 +11,7 @@
 
 namespace pc {
 
-/// For each value of a definition, which of its `dims` each dim of the value is.
+/// For each value of a definition, the number of each of its dims in the `dims` of the definition.
 using DefinedDims = llvm::DenseMap<mlir::Value, llvm::SmallVector<int, 3>>;
 
 /// Computes the dims of all values of `optimizer`. Fails with an error if operands of an op do not fit.

@@ -88,7 +88,7 @@ inline Space spaceOf(mlir::Value value) { return spaceOf(value.getType()); }
 mlir::RankedTensorType inSpace(mlir::Type type, Space space);
 /// `type` with its rows or its space instead of a home.
 mlir::RankedTensorType withoutHome(mlir::Type type);
-/// How a value of `type` is stored by rows; null if it is not.
+/// The rows of a value of `type` that is stored by rows; null for other types.
 RowsAttr rowsOf(mlir::Type type);
 inline RowsAttr rowsOf(mlir::Value value) { return rowsOf(value.getType()); }
 /// Whether an operand or a result of `op` is stored by rows.
@@ -108,7 +108,7 @@ int64_t sequencePosition(mlir::Operation *op, int64_t index);
 /// sizes in the op's types.
 llvm::SmallVector<int64_t> drawnSizes(DrawnOpInterface op);
 /// The phase that begins at `op` in its block: backward at `pc.seed`, optimizer after `pc.accumulate`, the phase of its
-/// kind at `pc.task`; none at other ops. Every block of a step begins with the forward phase.
+/// kind at `pc.task`; std::nullopt at other ops. Every block of a step begins with the forward phase.
 std::optional<StepPhase> phaseBegunBy(mlir::Operation *op);
 /// The phase of `op` in its step, or in the function of a task.
 StepPhase stepPhase(mlir::Operation *op);

@@ -23,16 +23,16 @@ llvm::ArrayRef<int64_t> validShape(ParameterOp parameter);
 /// The parts of a packed parameter, in order. A parameter that is not packed is its only part.
 llvm::SmallVector<ParameterPart> partsOf(ParameterOp parameter);
 
-/// How many parameters were imported for this one.
+/// The number of imported parameters that this one consists of.
 int64_t numParts(ParameterOp parameter);
 
 /// The dims of `parameter` that a state of it has, in order. A state names its dims like the parameter; "embed#1" names
 /// dim 1, if an earlier one has the same name. A state with all dims may have one element for each block of the
-/// parameter (`blockOfState`). Nothing if the state does not fit the parameter.
+/// parameter (`blockOfState`). Returns std::nullopt if the state does not fit the parameter.
 std::optional<llvm::SmallVector<int64_t>> dimsOfState(StateOp state, ParameterOp parameter);
 
-/// The sizes of the blocks of a parameter that each have one element of a state: scales. Nothing if each element of the
-/// parameter has one, or if the state lacks dims.
+/// The sizes of the blocks of a parameter that each have one element of a state: scales. Returns std::nullopt if each
+/// element of the parameter has its own state element, or if the state does not have all dims.
 std::optional<llvm::SmallVector<int64_t>> blockOfState(StateOp state, ParameterOp parameter);
 
 /// The dim of the state that is dim `dim` of the parameter; -1 if there is none.
@@ -44,20 +44,23 @@ mlir::ArrayAttr namesOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims
 /// The shape without padding of a state over these dims of a parameter.
 llvm::SmallVector<int64_t> validShapeOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims);
 
-/// What a checkpoint stores of a state over these dims of a parameter: for each part of the parameter, a part with the
-/// same name whose tensor has size 1 in the dims that the state does not have. The box of a part that is only a part
-/// along such a dim keeps its place there, so that states of other boxes have other elements. Nothing if a dim of the
-/// tensor has both dims that the state has and others.
+/// The parts of a checkpoint for a state over these dims of a parameter: for each part of the parameter, a part with
+/// the same name whose tensor has size 1 in the dims that the state does not have. The box of a part that is only a
+/// part along such a dim keeps its place there, so that states of other boxes have other elements. Returns std::nullopt
+/// if a dim of the tensor consists of dims that the state has and dims that it does not have.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims);
 
-/// What a checkpoint stores of a state with one element for each block of a parameter: tensors whose sizes are those of
-/// the parameter's tensors divided by sizes of a block. Nothing if blocks of the parameter are not blocks of these.
+/// The parts of a checkpoint for a state with one element for each block of a parameter: tensors whose sizes are those
+/// of the parameter's tensors divided by sizes of a block. Returns std::nullopt if blocks of the parameter are not
+/// blocks of its tensors.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfBlocks(ParameterOp parameter, llvm::ArrayRef<int64_t> block);
 
-/// What a checkpoint stores of a state, by its dims or by its blocks. Nothing if it does not fit the parameter.
+/// The parts of a checkpoint for a state, by its dims or by its blocks; std::nullopt if the state does not fit the
+/// parameter.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfState(StateOp state, ParameterOp parameter);
 
-/// The same, and also nothing if the state has the shape of its parameter, whose parts are then its own.
+/// The same, but also std::nullopt if the state has the shape of its parameter, because it then has the parts of the
+/// parameter.
 std::optional<llvm::SmallVector<ParameterPart>> ownPartsOfState(StateOp state, ParameterOp parameter);
 
 } // namespace pc

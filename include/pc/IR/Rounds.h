@@ -1,5 +1,5 @@
 //===- Rounds.h - Local SGD in a program ---------------------------------------------------===//
-// Each coordinate on the axis of local SGD is a replica with a program of its own. No op of the step works over the
+// Each coordinate on the axis of local SGD is a replica, which runs its own program. No op of the step works over the
 // axis, and values may differ between replicas. Once per round, which has several steps, the replicas' parameters are
 // averaged. Then an outer optimizer updates the parameters that all replicas share (DiLoCo, arXiv:2311.08105). The
 // function @round, which has the same leaves as the step, does this.
@@ -19,10 +19,10 @@ namespace pc {
 struct Rounds {
   mlir::StringAttr axis;
   int64_t every = 1;                 ///< steps per round
-  double rate = 0.7, momentum = 0.9; ///< of SGD with Nesterov's momentum
+  double rate = 0.7, momentum = 0.9; ///< the outer optimizer: SGD with Nesterov momentum
   bool codes = false;                ///< replicas send each other codes of 8 bits (pcrt/codes.h)
 
-  /// Reads the attribute of `program`, the module of a step; none if it has no rounds.
+  /// Reads the attribute of `program`, the module of a step; std::nullopt if it has no rounds.
   static std::optional<Rounds> of(mlir::ModuleOp program);
   void set(mlir::ModuleOp program) const;
 };
@@ -33,8 +33,8 @@ inline bool isOfRounds(StateOp state) {
   return state.getName() == PCRT_SHARED || state.getName() == PCRT_OUTER_MOMENTUM;
 }
 
-/// Adds @round to `program`, which is planned. Its values lie in the bytes of the arena that no leaf takes
-/// (`roundBytes`). For each parameter p with k replicas it computes, one op after the other and rounding each result:
+/// Adds @round to `program`, which is planned. Its values are in the bytes of the arena that no leaf uses
+/// (`roundBytes`). For each parameter p, it computes the following ops one by one, and rounds each result:
 ///   d = average(shared - p); u' = momentum u + d; shared' = shared - rate (d + momentum u'); p' = shared'
 /// The average sums in the order of the coordinates. If replicas send codes, it sums the values of the codes. Returns
 /// null if the program has no rounds.

@@ -27,7 +27,7 @@ struct TableSum {
   EmbeddingGradOp gradient;
   mlir::BlockArgument base;
 };
-/// Returns `fusion` as such a kernel, or none.
+/// Returns `fusion` as such a kernel, or std::nullopt.
 std::optional<TableSum> asTableSum(FusionOp fusion);
 
 } // namespace pc

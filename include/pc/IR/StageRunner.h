@@ -58,12 +58,12 @@ private:
   bool isComplete(MoveOpInterface move) const;
 
   mlir::StringAttr axis;
-  llvm::SmallVector<mlir::Operation *> at;                      ///< per stage: the next op
-  std::map<StageFlow, uint64_t> underWay;                       ///< how many messages are in flight
-  llvm::DenseMap<mlir::Operation *, int> meetings;              ///< by move: its number
-  std::vector<int> arrived;                                     ///< by number: how many stages have arrived
-  std::map<std::string, llvm::SmallVector<int>> meetingsOfAxes; ///< by axes: the numbers, in the order of calls
-  std::map<std::pair<int, std::string>, size_t> calls;          ///< by stage and axes: calls so far
+  llvm::SmallVector<mlir::Operation *> at;                      ///< the next op of each stage
+  std::map<StageFlow, uint64_t> underWay;                       ///< the number of messages in flight
+  llvm::DenseMap<mlir::Operation *, int> meetings;              ///< the number of each collective
+  std::vector<int> arrived;                                     ///< how many stages have reached each collective
+  std::map<std::string, llvm::SmallVector<int>> meetingsOfAxes; ///< collectives over these axes, as called
+  std::map<std::pair<int, std::string>, size_t> calls;          ///< calls of a stage over these axes so far
 };
 
 } // namespace pc

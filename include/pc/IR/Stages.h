@@ -1,6 +1,6 @@
 //===- Stages.h - The programs of a module ------------------------------------------------===//
-// The module of a pipeline has a nested module for each stage ("pc.stage"), each with a program of its own, and names
-// the mesh axis of stages ("pc.stage_axis"). Any other module is one program for all ranks.
+// The module of a pipeline has a nested module with a program for each stage ("pc.stage"), and names the mesh axis of
+// stages ("pc.stage_axis"). Any other module is one program for all ranks.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_STAGES_H
 #define PC_IR_STAGES_H

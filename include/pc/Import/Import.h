@@ -1,6 +1,6 @@
 //===- Import.h - Hugging Face directory -> model program ----------------------------===//
 // Reads config.json (as transformers 4 and 5 write it) and checks the safetensors next to it, if there are any. It does
-// not copy the weights: each parameter names its tensor and the part of the tensor that it is.
+// not copy the weights: each parameter names its tensor and the part of the tensor that it holds.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IMPORT_IMPORT_H
 #define PC_IMPORT_IMPORT_H
@@ -13,7 +13,7 @@
 
 namespace pc {
 
-/// What config.json does not say about a training run. Sizes are in sequences and tokens; importModel checks them.
+/// Options of a training run that are not in config.json. Sizes are in sequences and tokens; importModel checks them.
 struct ImportOptions {
   int64_t batch = 0;                              ///< global batch, in sequences
   std::optional<int64_t> sequence = std::nullopt; ///< tokens per sequence; unset: as long as the model's, at most 1024
@@ -21,9 +21,10 @@ struct ImportOptions {
   /// The token that ends a document. A sequence then holds several documents: attention does not cross their ends, and
   /// positions restart in each. Unset: a sequence is one document.
   std::optional<int64_t> documents = std::nullopt;
-  /// Mixture of experts: how many tokens of a sequence an expert takes, beginning with the first. Unset: all.
+  /// Mixture of experts: the number of tokens of a sequence that an expert accepts, beginning with the first. Unset:
+  /// all.
   std::optional<int64_t> expertCapacity = std::nullopt;
-  double labelSmoothing = 0; ///< the share of the loss that all classes have alike, in [0, 1)
+  double labelSmoothing = 0; ///< the share of the loss that is spread evenly over all classes, in [0, 1)
   double zLoss = 0;          ///< adds this times the square of the logits' logsumexp to the loss of each target
   std::optional<int64_t> targets = std::nullopt; ///< targets per sequence, for models with a separate decoder
 };

@@ -1,5 +1,5 @@
 //===- Passes.h - Passes of the Localize room ----------------------------------------===//
-// Generated from Passes.td: the pass that makes the program of one rank, and the verifier of its phase. A pass's file
+// Generated from Passes.td: the pass that writes the program of one rank, and the verifier of its phase. A pass's file
 // defines GEN_PASS_DEF_<PASS> before it includes this header.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LOCALIZE_PASSES_H

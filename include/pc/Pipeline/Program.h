@@ -1,6 +1,6 @@
 //===- Program.h - Orders with their sends, receives and collectives -----------------------===//
-// A program says what every stage issues, on which stream, and what it waits for. Schedules are executed and checked in
-// this form. Free of IR.
+// A program is a list of instructions for each stage, with their streams and the instructions that they wait for.
+// Schedules are executed and checked in this form, which does not depend on IR.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PIPELINE_PROGRAM_H
 #define PC_PIPELINE_PROGRAM_H
@@ -13,7 +13,7 @@
 namespace pc::pipeline {
 
 /// One flow of messages: the results of F (to the next chunk) or B (to the previous chunk) of one chunk, in microbatch
-/// order at both ends. If a task passes several values, each has a flow of its own.
+/// order at both ends. If a task passes several values, each has a separate flow.
 struct Flow {
   int source = 0, destination = 0;
   TaskKind kind = TaskKind::Forward;
@@ -29,8 +29,8 @@ struct Part {
   bool input = true; ///< false: no task reads it, because stages exchange it when all tasks are done
 };
 
-/// One thing that a stage issues. `type` says which fields count. An instruction starts when the previous one of its
-/// stream and all of `after` are done.
+/// An instruction that a stage issues. `type` determines which fields are used. An instruction starts when the previous
+/// one of its stream and all of `after` are done.
 struct Instruction {
   enum Type { Compute, Transfer, Collective } type = Compute;
   std::string stream;      ///< instructions of one stream run in program order
@@ -51,7 +51,7 @@ struct Instruction {
 };
 std::string text(const Instruction &instruction);
 
-/// What every stage issues, in order, and which stages take part in collectives.
+/// The instructions of every stage, in order, and the stages that take part in each collective.
 struct Program {
   std::vector<std::vector<Instruction>> stages;
   std::map<std::string, std::vector<int>> groups; ///< members of every communicator

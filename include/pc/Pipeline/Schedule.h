@@ -43,21 +43,21 @@ using Order = std::vector<std::vector<Task>>;
 /// (`held`: all ones).
 struct Problem {
   int stages = 1, microbatches = 1;
-  std::vector<int> stageOf;                      ///< of every chunk, chunks in model order
+  std::vector<int> stageOf;                      ///< the stage of each chunk, chunks in model order
   std::vector<double> forward, backward, weight; ///< seconds; `backward` without the gradient of the weights
   bool training = true;                          ///< false: there are only F tasks
-  bool split = false;                            ///< false: one B task takes backward + weight, and there is no W
+  bool split = false;                            ///< false: one B task lasts backward + weight, and there is no W
   std::vector<double> recompute;                 ///< seconds; 0: the chunk keeps what it needs
   std::vector<double> hop;                       ///< seconds from chunk c to c + 1 if their stages differ
-  std::vector<double> hopBack;                   ///< seconds for gradients from c + 1 to c; empty: the same as `hop`
+  std::vector<double> hopBack;                   ///< seconds of gradients from c + 1 to c; empty: the same as `hop`
   std::vector<double> held;                      ///< memory taken when F starts
   std::vector<double> heldByRecompute;           ///< memory added when R starts
   std::vector<double> releasedByBackward;        ///< with `split`: memory freed at the end of B; W frees the rest
   std::vector<double> limit;                     ///< per stage; empty: none
   double optimizer = 0;                          ///< seconds after a stage's last task
-  std::vector<bool> noGradientFrom;              ///< by chunk: the next chunk sends it no gradient; empty: each does
-  /// By kind and chunk (`ofKind`): how many seconds longer tasks of the first and of the last microbatch take, because
-  /// they wait for parameters that are gathered once per step, or for sums of gradients. Empty: no longer.
+  std::vector<bool> noGradientFrom;              ///< chunks to which the next one sends no gradient; empty: none
+  /// The extra seconds of tasks of the first and of the last microbatch, for each kind and chunk (`ofKind`): they wait
+  /// for parameters that are gathered once per step, or for sums of gradients. Empty: no extra seconds.
   std::vector<double> longerFirst, longerLast;
 
   /// The number of chunks of all stages.
@@ -112,20 +112,20 @@ std::vector<int> vShape(int stages);
 Problem uniform(int microbatches, std::vector<int> stageOf, double forward, double backward, double weight, bool split,
                 double hop = 0);
 
-/// When every task runs, by Problem::id.
+/// The start and the end of every task, indexed by Problem::id.
 struct Timeline {
   std::vector<double> start, end;
   std::vector<Task> sequence; ///< all tasks, each after its inputs (times do not show this for tasks that take no time)
 };
-/// Every task starts when its stage is free and its inputs have arrived. Returns none if the order stalls because
+/// Every task starts when its stage is free and its inputs have arrived. Returns nullopt if the order stalls because
 /// inputs form a cycle.
 std::optional<Timeline> simulate(const Problem &problem, const Order &order);
 
-/// What an order costs. Times have the problem's unit (seconds, or units of a forward task), memory has the unit of its
-/// limits.
+/// The cost of an order. Times have the problem's unit (seconds, or units of a forward task), memory has the unit of
+/// its limits.
 struct Measure {
   double cost = 0;  ///< the published definition: the longest time of one stage from first start to last end
-  double span = 0;  ///< first start to last end of all stages: counts if they synchronise before the optimizer
+  double span = 0;  ///< first start to last end of all stages: the cost if they synchronise before the optimizer
   double ideal = 0; ///< the busiest stage's work
   std::vector<double> memory; ///< per stage: the peak
 
@@ -141,9 +141,8 @@ bool fits(const Problem &problem, const Order &order);
 /// Where the chunks of a schedule lie: anywhere, on stage c mod p, on stage c, or two on every stage as a V.
 enum class ChunkMap { Any, RoundRobin, OneChunk, V };
 
-/// Stages that take equally long, with messages that take no time. p, m and v are the numbers of stages, of
-/// microbatches and of chunks per stage; f, b and w are the seconds of F, B (without W) and W of one stage and
-/// microbatch.
+/// Stages of equal duration, with messages that take no time. p, m and v are the numbers of stages, of microbatches and
+/// of chunks per stage; f, b and w are the seconds of F, B (without W) and W of one stage and microbatch.
 struct UniformStages {
   double p, m, v, f, b, w;
   /// Seconds of work of one stage in all microbatches.
@@ -160,7 +159,7 @@ struct ClosedForm {
   bool equalTimes = false;     ///< `formula` assumes that F, B and W take equally long
 };
 
-/// All facts about a schedule. Flags, documentation, reports and tests take them from here.
+/// All facts about a schedule. Flags, documentation, reports and tests read them here.
 struct NamedSchedule {
   std::string_view name;
   ChunkMap chunkMap = ChunkMap::OneChunk;
@@ -170,18 +169,18 @@ struct NamedSchedule {
   std::vector<Task> (*tasks)(const Problem &, int stage) = nullptr; ///< the order of a stage, without R tasks
   /// How many microbatches a stage of one chunk holds at most; null: all.
   int (*inFlight)(int stages, int stage) = nullptr;
-  /// That number as a formula for stage d of p with m microbatches, and the source of the formula.
+  /// `inFlight` as a formula for stage d of p with m microbatches, and the source of the formula.
   struct Memory {
     std::string_view formula, source;
   } memory;
-  std::vector<ClosedForm> idle; ///< the first one that applies counts
+  std::vector<ClosedForm> idle; ///< the first one that applies is used
 
   /// The stage of every chunk. `chunks` is the number per stage; 0: the schedule's usual number.
   std::vector<int> stageOfChunks(int stages, int chunks = 0) const;
   /// The closed form that applies to these stages; null if none is known.
   const ClosedForm *closedForm(const UniformStages &stages) const;
-  /// Orders the tasks of a problem. Returns none, with the reason in `error`, if the problem's chunks do not suit the
-  /// schedule: how many a stage has, where they are, or whether the backward pass is split.
+  /// Orders the tasks of a problem. Returns nullopt, with the reason in `error`, if the problem does not suit the
+  /// schedule: the number of chunks per stage, their stages, or whether the backward pass is split.
   std::optional<Order> order(const Problem &problem, std::string &error) const;
 };
 
@@ -189,12 +188,12 @@ struct NamedSchedule {
 const std::vector<NamedSchedule> &namedSchedules();
 /// The schedule called `name`, or null.
 const NamedSchedule *findSchedule(std::string_view name);
-/// What may be given as a schedule, in words: "naive, gpipe, ..., auto, or a file of tasks".
+/// The possible values of the flag, in words: "naive, gpipe, ..., auto, or a file of tasks".
 std::string scheduleNames();
 
-/// The best order found, by span or by cost. Tries all named schedules that fit, the same with gradients of weights
-/// moved, and list schedules under the memory limit. It is never worse than a named schedule that fits, and
-/// deterministic. Returns none, with the reason, if one microbatch needs too much memory.
+/// The best order found, by span or by cost. Tries all named schedules that fit, then these with gradients of weights
+/// moved, and list schedules under the memory limit. The result is deterministic and never worse than a named schedule
+/// that fits. Returns nullopt, with the reason, if one microbatch needs too much memory.
 enum class Goal { Span, Cost };
 struct AutoOrder {
   std::string name;

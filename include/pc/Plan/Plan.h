@@ -26,16 +26,16 @@ struct Plan {
 
   /// The size of the axis with this name, or 0 if there is none.
   int64_t sizeOf(llvm::StringRef axis) const;
-  /// How many ranks a tactic splits the vocabulary and the heads over.
+  /// The number of ranks over which a tactic splits the vocabulary and the heads.
   int64_t vocabularyRanks() const;
-  /// How many ranks tactics split the batch over.
+  /// The number of ranks over which tactics split the batch.
   int64_t dataRanks() const;
   /// The number of chunks of a sequence that ranks compute separately, if the sequence stays in its own order.
   int64_t sequenceChunks() const;
   /// Whether one product may compute q, k and v. It may if no tactic places them separately.
   bool packsProducts() const;
   /// The number of which a padded vocabulary must be a multiple, so that these ranks can split it and `wanted` divides
-  /// it. If `wanted` is 0, it is what tensor cores need on CUDA devices.
+  /// it. If `wanted` is 0, tensor cores determine the multiple on CUDA devices.
   int64_t vocabularyMultiple(bool cuda, int64_t wanted) const;
   /// The first tactic that has a given type of TypedTactics.h, if there is one.
   template <typename Typed> std::optional<Typed> find() const {
@@ -46,7 +46,7 @@ struct Plan {
   }
   /// The tactics that run in the pipeline of a phase, in order.
   llvm::SmallVector<Tactic> tacticsOf(Phase phase) const;
-  /// The tactic that cuts the program into stages; none if there is one stage.
+  /// The tactic that cuts the program into stages; nullopt if there is one stage.
   std::optional<PipelineTactic> pipeline() const;
   /// Whether a tactic splits the dim that norms normalize over.
   bool splitsEmbed() const;
@@ -63,22 +63,22 @@ struct Plan {
   PlanOp build(mlir::OpBuilder &builder) const;
   /// The text of a plan file.
   std::string text(mlir::MLIRContext *context) const;
-  /// Reads {mesh = "dp=2", tactics = ["pc-data-parallel{axis=dp}"]} as a plan of one microbatch. Returns none after
+  /// Reads {mesh = "dp=2", tactics = ["pc-data-parallel{axis=dp}"]} as a plan of one microbatch. Returns nullopt after
   /// writing a message to `error`.
   static std::optional<Plan> fromAttribute(mlir::Attribute attribute, std::string &error);
 };
 
-/// The plan that the flags mean, according to the table of tactics. Returns none after writing a message to `error`.
+/// The plan that the flags mean, according to the table of tactics. Returns nullopt after writing a message to `error`.
 /// `status` says whether the flags are wrong (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
 std::optional<Plan> planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status);
 
-/// Like planFromFlags, but for a program of phase `done`, which was compiled up to there with the plan `known`. Flags
-/// replace the tactics of later phases that they are about. The other tactics come from `known` if it is `whole`, else
+/// Like planFromFlags, but for a program of phase `done`, which was compiled up to there with the plan `known`. A flag
+/// replaces the tactics of later phases that it would add. The other tactics come from `known` if it is `whole`, else
 /// from the axes of the mesh.
 std::optional<Plan> planAfter(Phase done, const Plan &known, bool whole, const StrategyFlags &flags, std::string &error,
                               pcrt_status &status);
 
-/// Reads the plan in `file`. Returns none after emitting an error. `status` says whether the file holds no plan
+/// Reads the plan in `file`. Returns nullopt after emitting an error. `status` says whether the file holds no plan
 /// (PCRT_BAD_INPUT) or a plan whose tactics exclude each other (PCRT_INFEASIBLE).
 std::optional<Plan> planFromFile(mlir::MLIRContext *context, llvm::StringRef file, pcrt_status &status);
 

@@ -32,18 +32,18 @@ public:
   }
   /// The value of an option, such as "dp" for `axis`, or the pass's default. "" if the pass has no such option.
   llvm::StringRef option(llvm::StringRef key) const;
-  /// The values of an option with commas, such as "row,col" for `axis`.
+  /// The values of an option that holds a comma-separated list, such as "row,col" for `axis`.
   llvm::SmallVector<llvm::StringRef> list(llvm::StringRef key) const;
   /// The value of an option as a number, if it is one.
   std::optional<int64_t> number(llvm::StringRef key) const;
-  /// The mesh axis over which the tactic works, or several with commas between.
+  /// The mesh axis over which the tactic works, or several, separated by commas.
   llvm::StringRef axis() const { return option("axis"); }
   llvm::SmallVector<llvm::StringRef> axes() const { return list("axis"); }
   /// Whether the tactic splits experts over its axis, possibly together with other dims.
   bool splitsExperts() const;
   /// A copy that predicts times for `machine`, if the pass has such an option and the tactic does not set it.
   Tactic onMachine(llvm::StringRef machine) const;
-  /// Whether the option was given explicitly, not by its default.
+  /// Whether the text of the tactic sets this option; else it has its default.
   bool says(llvm::StringRef key) const { return find(key) != nullptr; }
   /// A copy in which option `key` is `value`, at its old position or after the other options.
   Tactic with(llvm::StringRef key, llvm::StringRef value) const;

@@ -1,7 +1,7 @@
 //===- Tactics.h - What the driver knows of each tactic ------------------------------------===//
-// A tactic is a pass with a row in this table: when it runs, which flags mean it, what it needs of the mesh. Flags,
-// their help, plan files, the pipelines of the phases and random plans all read the rows. Defaults are those of the
-// pass (Passes.td).
+// A tactic is a pass with a row in this table: when it runs, which flags mean it, what the mesh must have. Flags, their
+// help, plan files, the pipelines of the phases and random plans all read the rows. Defaults are those of the pass
+// (Passes.td).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PLAN_TACTICS_H
 #define PC_PLAN_TACTICS_H
@@ -23,7 +23,7 @@ public:
   llvm::SmallVector<std::string> names() const {
     return llvm::to_vector_of<std::string>(llvm::make_first_range(values));
   }
-  /// The value that was given, or `otherwise`.
+  /// The given value, or `otherwise`.
   std::string text(llvm::StringRef flag, llvm::StringRef otherwise = "") const {
     auto it = values.find(flag.str());
     return it == values.end() ? otherwise.str() : it->second;
@@ -48,10 +48,10 @@ struct Refusal {
 struct TacticFlag {
   enum Kind { Text, OptionalText, Number, Switch };
   std::string name;
-  std::string description = {}; ///< for --help; empty if the descriptions of forms say it
+  std::string description = {}; ///< for --help; empty if the forms have descriptions
   Kind kind = Text;
   std::string option = {};                ///< the option of the pass that the flag sets; --help shows its default
-  std::vector<std::string> searched = {}; ///< what --auto tries besides leaving the flag out
+  std::vector<std::string> searched = {}; ///< values that --auto tries besides leaving the flag out
   std::vector<std::string> searchedUnknown = {}; ///< also tried if no tactic knows the names of a model's dims
   std::vector<std::string> names = {};           ///< OptionalText: values that may follow without "=", like forms
 };
@@ -62,27 +62,27 @@ struct TacticForm {
   std::string axes = {}; ///< the mesh axes if the flag names none; empty: the pass's default
   bool anyAxes = false;  ///< it works over any number of axes
   int weightAxis = -1; ///< grids: the axis that shards weights like ZeRO; such a form splits what norms normalize over
-  int dataAxis = -1;   ///< the axis that splits the batch like data parallelism; the others are those of `besides`
+  int dataAxis = -1;   ///< the axis that splits the batch like data parallelism; `besides` uses the others
   std::string besides = {};           ///< another form, which works over the other axes
   std::vector<int> sequenceAxes = {}; ///< the axes that split the sequences of a microbatch
 };
 
 struct TacticInfo {
   std::string pass; ///< "pc-zero", a registered pass
-  Phase phase;      ///< whose pipeline runs it: step, placed, staged or scheduled (how moves are made)
+  Phase phase;      ///< the phase whose pipeline runs it: step, placed, staged or scheduled (how moves are made)
   std::vector<TacticFlag> flags = {}; ///< the first one may name one of `forms`
   std::string formOption = {};        ///< the option of the pass that selects the form, such as "mode"
-  std::vector<TacticForm> forms = {}; ///< without a form in the flag, the pass's default counts
+  std::vector<TacticForm> forms = {}; ///< if the flag names no form, the pass's default is used
   bool splitsVocabulary = false;      ///< it also splits heads, over the last of its axes
   bool splitsBatch = false;           ///< it splits the batch over its axis, and nothing else
-  bool shardsParameters = false;      ///< it splits them, or only gradients and states, and the batch, over its axis
+  bool shardsParameters = false;      ///< splits the batch and parameters, or only gradients and states, over its axis
   bool sharesTokens = false;          ///< it splits sequences over its axis, or supports a tactic that does
   bool takesQkvApart = false;         ///< places q, k and v of one layer differently
   bool ofExperts = false;             ///< it splits experts, so it does nothing for a model without experts
   std::string once = {};              ///< why two of them ({0} and {1}) exclude each other; empty: they do not
   using FromFlags = std::optional<Refusal>(const TacticInfo &, const StrategyFlags &, Plan &);
-  /// Adds to the end of the plan what the flags ask for, or says why it cannot. The default adds one tactic along a
-  /// mesh axis for a flag form:axis.
+  /// Adds the tactics that the flags ask for at the end of the plan, or says why it cannot. The default adds one tactic
+  /// along a mesh axis for a flag form:axis.
   FromFlags *fromFlags = nullptr;
 
   /// The row of the tactic's form, or null.

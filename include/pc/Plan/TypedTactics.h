@@ -24,7 +24,7 @@ struct DispatchExpertsTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-dispatch-experts";
   using TacticView::TacticView;
   bool isAuto() const { return tactic->option("exchange") == "auto"; }
-  /// A copy for this number of ranks that split experts, and the device that they run on.
+  /// A copy for this number of ranks that split experts, and for the device on which they run.
   Tactic forRanks(int64_t ranks, llvm::StringRef target) const {
     return tactic->with("target", target).with("ranks", std::to_string(ranks));
   }

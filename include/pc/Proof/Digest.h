@@ -24,7 +24,7 @@ std::string digestOf(mlir::ModuleOp program);
 inline constexpr llvm::StringLiteral digestAttribute = "pc.digest";
 
 /// Whether a program that came from a model's config.json was edited: it differs from the program that a tool wrote, in
-/// more than the path of its weights. Returns none for a program that was written by hand.
+/// more than the path of its weights. Returns nullopt for a program that was written by hand.
 std::optional<bool> wasEdited(mlir::ModuleOp program);
 
 /// Records the digest in the module, for `wasEdited`. `edited`: the program was edited, and the record must still show

@@ -1,5 +1,6 @@
 //===- Passes.h - Passes of the Proof room ------------------------------------------===//
-// Generated from Passes.td: the proof as a pass. Its file defines GEN_PASS_DEF_<PASS> before it includes this header.
+// Generated from Passes.td: the proof as a pass. The pass's file defines GEN_PASS_DEF_<PASS> before it includes this
+// header.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PROOF_PASSES_H
 #define PC_PROOF_PASSES_H

@@ -25,8 +25,8 @@ public:
 
   /// Proves that `module` (phases placed to planned), which was made from that step and whose ops verify, computes the
   /// same. Otherwise emits an error at the op that differs. Notes name the phase, what is compared, and the op that
-  /// makes the first value that the program of the previous phase does not have. `phase`: the name of the phase.
-  /// `passThatBroke` finds the wrong pass of the phase, or returns "". Both are for messages.
+  /// computes the first value that the program of the previous phase does not have. `phase`: the name of the phase.
+  /// `passThatBroke` finds the pass that made the error, or returns "". Both are for messages.
   llvm::LogicalResult prove(mlir::ModuleOp module, llvm::StringRef phase,
                             llvm::function_ref<std::string()> passThatBroke = {});
 
@@ -37,8 +37,8 @@ public:
   mlir::ModuleOp firstProgram() const;
 
   /// Begins with `module` (phases placed to planned) instead of the step program, which is missing. Programs proved
-  /// afterwards compute what `module` computes. Its fingerprint must be this one, unless it is "". Emits an error if it
-  /// is not, or if the module contradicts itself.
+  /// afterwards compute what `module` computes. Unless `fingerprint` is "", the module must have that fingerprint.
+  /// Emits an error if it does not, or if the module contradicts itself.
   llvm::LogicalResult beginAt(mlir::ModuleOp module, llvm::StringRef phase, llvm::StringRef fingerprint);
 
   /// The fingerprint of a step program, as text that is stored in all programs made from it. Programs that compute the

@@ -9,15 +9,15 @@
 
 namespace pc {
 
-/// What the evaluation of an op depends on besides its operands.
+/// The values, besides its operands, on which the evaluation of an op depends.
 struct EvaluateContext {
   /// The shapes of the results on this rank. (Types say the global shape in placed programs.)
   llvm::SmallVector<Shape, 3> shapes;
   /// The first global index of this rank's block of the dim that the op indexes, such as the rows of a table or the
   /// columns of logits.
   int64_t offset = 0;
-  /// For the value whose elements the op drops (DrawnOpInterface): by dim, the first global index of this rank's block,
-  /// and the size of the whole value.
+  /// For each dim of the value whose elements the op drops (DrawnOpInterface): the first global index of this rank's
+  /// block, and the size of the whole value.
   Shape drawnStart, drawnSizes;
   /// Whether values of type bf16 are rounded. Attention in bf16 then also rounds the weights and the gradients of
   /// scores before it multiplies them.

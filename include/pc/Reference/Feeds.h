@@ -23,8 +23,8 @@ LeafLayout leafLayout(mlir::Operation *op, mlir::Value value);
 /// `op` (zigzag). With `back`, does the inverse.
 Tensor reorderSequence(mlir::Operation *op, const Tensor &x, int64_t dim, bool back);
 
-/// Makes random tensors for the leaves of a program. State: the seed, and what the program says about the vocabulary,
-/// the batch, padding and packed parameters. Reading a leaf twice gives the same tensor.
+/// Makes random tensors for the leaves of a program. State: the seed, and the vocabulary, batch, padding and packed
+/// parameters of the program. Reading a leaf twice gives the same tensor.
 class Feeds {
 public:
   /// Equal programs and seeds give equal tensors.
@@ -43,10 +43,10 @@ public:
   /// * random: the words of `seed`, step 0.
   llvm::FailureOr<Tensor> read(mlir::Operation *leaf) const;
 
-  /// The shape without padding of a parameter, or of its state. Nothing if there is no padding.
+  /// The shape without padding of a parameter, or of its state. nullopt if there is no padding.
   std::optional<Shape> validShape(llvm::StringRef parameter, StateOp state) const;
 
-  /// The parts of a packed parameter, or of its state. Nothing if the parameter is not packed.
+  /// The parts of a packed parameter, or of its state. Empty if the parameter is not packed.
   llvm::SmallVector<ParameterPart> packedParts(llvm::StringRef parameter, StateOp state) const;
 
 private:

@@ -11,9 +11,9 @@
 namespace pc {
 
 /// Completes the plan in `options` for `model`, a program of phase `from`: --auto searches it, --recompute=auto chooses
-/// the cheapest recomputation that fits the memory limit, and --offload=auto what leaves the device. Prints the result
-/// of a search on standard error (unless it is quiet), and stores the texts for reports and plan files in `options`.
-/// Call it before compile(). Emits errors.
+/// the cheapest recomputation that fits the memory limit, and --offload=auto chooses which values leave the device.
+/// Prints the result of a search on standard error (unless it is quiet), and stores the texts for reports and plan
+/// files in `options`. Call it before compile(). Emits errors.
 pcrt_status completePlan(mlir::ModuleOp model, Phase from, CompileOptions &options);
 
 /// Computes the work of a step of `model` on one device, in the precision of the search's flags. Emits errors.

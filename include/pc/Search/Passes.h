@@ -1,6 +1,6 @@
 //===- Passes.h - Passes of the Search room -----------------------------------------===//
-// Generated from Passes.td: the search of a plan as a pass, for pc-opt. Its file defines GEN_PASS_DEF_<PASS> before it
-// includes this header.
+// Generated from Passes.td: the search of a plan as a pass, for pc-opt. The pass's file defines GEN_PASS_DEF_<PASS>
+// before it includes this header.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SEARCH_PASSES_H
 #define PC_SEARCH_PASSES_H

@@ -27,7 +27,7 @@ struct StepWork {
 /// The properties of a plan that bound its time and follow only from its flags.
 struct PlanShape {
   int64_t ranks = 1, stages = 1, chunks = 1, microbatches = 1;
-  bool splitsWeightGradients = false; ///< gradients of weights fill waits of a pipeline
+  bool splitsWeightGradients = false; ///< tasks for gradients of weights fill waits of a pipeline
 };
 
 /// A lower bound on the seconds of plans of this shape: products at the machine's peak, the shortest waits of a
@@ -35,8 +35,8 @@ struct PlanShape {
 double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineModel &machine);
 
 /// A lower bound on the seconds of a pipeline. `seconds` is the work of one rank of each stage, summed over stages and
-/// microbatches. `waitShare` is the share of this work for which other stages wait. It consists of all passes or, if
-/// gradients of weights fill the waits, of the forward passes; recomputation never belongs to it.
+/// microbatches. `waitShare` is the share of this work for which other stages wait. This work is that of all passes or,
+/// if gradients of weights fill the waits, of the forward passes; recomputation never belongs to it.
 double leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare);
 
 /// The result of pricing a plan.
@@ -46,7 +46,7 @@ struct PlanTrial {
   int64_t bytes = 0;   ///< memory of the fullest rank
   double products = 0; ///< the seconds that are left if memory and moves take no time
   double moves = 0;    ///< the seconds that are saved if moves take no time
-  double waits = 0;    ///< the part of `products` in which stages wait on average; only for whole compiles
+  double waits = 0;    ///< the part of `products` in which a stage waits on average; only known for whole compiles
 };
 
 /// The quantity that a search minimizes.
@@ -57,7 +57,7 @@ inline double costOf(const PlanTrial &trial, Objective objective) {
   return objective == Objective::Seconds ? trial.seconds : static_cast<double>(trial.bytes);
 }
 
-/// A plan, or a set of plans, that a search can open.
+/// A plan, or a set of plans. To open a node means to price the plan, or to divide the set.
 struct PlanNode {
   size_t id = 0;                    ///< given by the caller
   std::string text;                 ///< a plan's text, also used as the last tie-break
@@ -70,7 +70,7 @@ struct PlanNode {
   /// Plans with the same chain differ only in recomputation. A higher level takes longer and needs less memory: it is
   /// tried only if no lower level of the chain fits.
   std::string chain;
-  int level = 0; ///< of recomputation: 0 none, 1 selective, 2 full
+  int level = 0; ///< how much is recomputed: 0 nothing, 1 selected ops, 2 all
 };
 
 struct FoundPlan {

@@ -11,8 +11,8 @@
 
 namespace pc {
 
-/// State: the mesh, and which axes are data axes, rooted or of experts. Invariant: isMajor() is a strict total order of
-/// the axes for every dim name, so that two tactics never disagree about it.
+/// State: the mesh, and which axes are data axes, are rooted, or split experts. Invariant: isMajor() is a strict total
+/// order of the axes for every dim name, so that two tactics never disagree about it.
 class AxisOrder {
 public:
   /// The order of the mesh (outermost axes are major), except for the data axes: those over which an input of `module`
@@ -57,7 +57,7 @@ private:
 
   MeshAttr mesh;
   std::set<std::string> data, rooted, experts;
-  std::set<std::string> dims; ///< those of inputs (batch, sequence), and chunks of the sequence
+  std::set<std::string> dims; ///< the dims of inputs (batch, sequence), and chunks of the sequence
   mlir::StringAttr newest;    ///< the data axis that was set last
 };
 

@@ -13,9 +13,9 @@
 namespace pc {
 
 enum class NodeKind {
-  Leaf,     ///< its placement is the tactic's choice
+  Leaf,     ///< the tactic chooses its placement
   Compute,  ///< an op with factors
-  Move,     ///< a move over an axis that was placed earlier: an identity on this one
+  Move,     ///< a move over an axis that was placed earlier: an identity on this axis
   Argument, ///< operand of accumulate -> its block argument, without the dim of microbatches
   Yield,    ///< yielded value -> result of accumulate
   Update,   ///< has the placement of the leaf whose value it replaces
@@ -39,16 +39,16 @@ struct PlacementNode {
 struct PlacementValue {
   mlir::Value value;
   unsigned producer = 0;              ///< node
-  unsigned result = 0;                ///< which of the producer's results
+  unsigned result = 0;                ///< the number of this result of the producer
   Section section = Section::Forward; ///< section of its producer
-  bool rest = true;  ///< moves over earlier axes make several versions of a value; pins apply to this one only
-  int64_t times = 1; ///< how often a step computes it (microbatches)
+  bool rest = true;                   ///< pins apply only to this version, if moves over earlier axes made several
+  int64_t times = 1;                  ///< how often a step computes it (microbatches)
   llvm::SmallVector<std::pair<unsigned, unsigned>, 3> readers; ///< (node, operand number), in program order
   llvm::SmallVector<mlir::StringAttr, 4> names;                ///< per dim; null if a dim has no name
 
   /// The dim called `name`, or -1.
   int64_t find(llvm::StringRef name) const;
-  /// Whether this is an activation of `inner`: its dims are batch, sequence and `inner`, in any order.
+  /// Whether this value is an activation of `inner`: its dims are batch, sequence and `inner`, in any order.
   bool isActivation(llvm::StringRef inner) const {
     return names.size() == 3 && find("batch") >= 0 && find("sequence") >= 0 && find(inner) >= 0;
   }
@@ -68,7 +68,7 @@ private:
 
 /// The dims that a leaf (parameter, state, input or constant) names, or null.
 mlir::ArrayAttr leafDims(mlir::Operation *leaf);
-/// The name of an op in messages: that of a leaf, or for example "pc.einsum" with the source name if there is one.
+/// The name of an op in messages: the name of a leaf, or for example "pc.einsum" with the source name if there is one.
 std::string describe(mlir::Operation *op);
 /// The scale operand of a norm or of a norm's gradient; null for other ops.
 mlir::Value normGamma(mlir::Operation *op);

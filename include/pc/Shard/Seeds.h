@@ -1,6 +1,6 @@
 //===- Seeds.h - The choices of a tactic on one axis --------------------------------------===//
-// A tactic is these choices: which dims the axis may and must split, the states of leaves and a few other values, and
-// which values must not be sent. Propagation finds the rest.
+// A tactic consists of these choices: which dims the axis may and must split, the states of leaves and of a few other
+// values, and which values must not be sent. Propagation finds all other states.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_SEEDS_H
 #define PC_SHARD_SEEDS_H
@@ -16,7 +16,7 @@
 
 namespace pc {
 
-/// If choices cost seconds on a machine instead of bytes on the wire: the prices.
+/// The prices of choices that cost seconds on a machine instead of bytes on the wire.
 struct TimePrices {
   MachineModel machine;
   double perByte = 0; ///< the price in seconds of a byte of parameters, gradients and states on a rank
@@ -54,7 +54,7 @@ struct Seeds {
   std::function<bool(const PlacementValue &, int64_t dim)> splits = [](const PlacementValue &, int64_t) {
     return true;
   };
-  /// The state of a leaf, or several states among which the search may choose.
+  /// The state of a leaf, or several states from which the search may choose.
   std::function<llvm::SmallVector<AxisState, 2>(mlir::Operation *leaf)> leaf = [](mlir::Operation *) {
     return llvm::SmallVector<AxisState, 2>{AxisState::whole()};
   };
@@ -107,8 +107,8 @@ mlir::LogicalResult propagate(mlir::ModuleOp module, const Seeds &seeds, FoundPl
 /// any state.
 void setFree(Seeds &seeds, const llvm::StringSet<> &names);
 
-/// Propagates with all dims that leaves name free to be split. If the search would be too large, some dims stay whole:
-/// first those of inputs, beginning with the batch, then those that the fewest elements of parameters have.
+/// Propagates; any dim that a leaf names may be split. If the search would be too large, some dims stay whole: first
+/// the dims of inputs, beginning with the batch, then the dims that the fewest elements of parameters have.
 mlir::LogicalResult propagateFree(mlir::ModuleOp module, Seeds seeds, FoundPlacement &found);
 
 /// Removes the moves over `axis` and makes every value whole on it. Other axes stay as they are.
@@ -119,12 +119,12 @@ void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
 llvm::SmallVector<mlir::Value> separateReaders(mlir::Value value,
                                                llvm::function_ref<mlir::Value(mlir::OpBuilder &)> make);
 
-/// Applies separateReaders to `values` with a `pc.copy` of each. Each copy is then gathered separately, so the gather
-/// of the forward pass is not kept for the backward pass. Returns the copies.
+/// Applies separateReaders to `values` with a `pc.copy` of each. Each copy is then gathered separately, so the backward
+/// pass gathers again, and the result of the forward gather is not kept. Returns the copies.
 llvm::SmallVector<mlir::Value> copyForReaders(mlir::ArrayRef<mlir::Value> values);
 
-/// Applies copyForReaders to the activations that linears read: the gradient of a weight then gathers its activation
-/// again. Returns the activations.
+/// Applies copyForReaders to the activations that linear layers read: the gradient of a weight then gathers its
+/// activation again. Returns the activations.
 llvm::DenseSet<mlir::Value> separateLinearOperands(mlir::ModuleOp module);
 
 /// The axis `name` of the module's mesh, which must exist and not be in use yet. Otherwise emits an error that names

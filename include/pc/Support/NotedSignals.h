@@ -1,5 +1,6 @@
 //===- NotedSignals.h - Signals that do not end the process for a while --------------------===//
-// Used during work that must not be interrupted, such as linking, or a search that can end early with its best plan.
+// Delays signals during work that must not be interrupted, such as linking, or during a search that can end early with
+// its best plan.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_NOTEDSIGNALS_H
 #define PC_SUPPORT_NOTEDSIGNALS_H
@@ -15,7 +16,7 @@ namespace pc {
 /// the process ignores stay ignored. Only one object may exist at a time.
 class NotedSignals {
 public:
-  /// `flags` are those of sigaction: with SA_RESETHAND, a second signal of the same number ends the process.
+  /// `flags` are flags of sigaction: with SA_RESETHAND, a second signal of the same number ends the process.
   explicit NotedSignals(std::initializer_list<int> numbers, int flags = 0) {
     noted = 0;
     struct sigaction note{}, old{};

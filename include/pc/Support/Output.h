@@ -20,14 +20,14 @@ mlir::LogicalResult checkOutputs(const char *tool, const std::vector<pcrt::Named
 /// A file that replaces the one at `path` when it is kept. Otherwise it is removed, also if a signal ends the tool.
 class Output {
 public:
-  /// Sets `error` to the reason if `path` cannot be written, else to an empty text.
+  /// Sets `error` to the reason if `path` cannot be written, else to "".
   Output(llvm::StringRef path, std::string &error);
   ~Output();
 
   /// The file to write, until keep().
   const std::string &temporary() const { return file.temporary(); }
   int descriptor() const { return file.descriptor(); }
-  /// Moves the file to its place. Returns why that failed, or an empty text.
+  /// Moves the file to its place. Returns "", or the reason for a failure.
   std::string keep();
 
 private:
@@ -36,7 +36,7 @@ private:
 };
 
 /// Writes a whole file; "-" is standard output. If `write` returns false, the file stays as it was, and the caller
-/// reports why. Returns why the file could not be written, or an empty text.
+/// reports why. Returns "", or why the file could not be written.
 std::string writeOutput(llvm::StringRef path, llvm::function_ref<bool(llvm::raw_ostream &)> write);
 
 } // namespace pc

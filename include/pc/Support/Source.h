@@ -1,6 +1,6 @@
 //===- Source.h - Files that a user names, and IR in them --------------------------------===//
-// All files that users name are read here. MLIR's parser is meant for text that a compiler has written: one number in
-// it can take all memory, and every level of nesting takes stack. Such text is refused before it is parsed.
+// All files that users name are read here. MLIR's parser is meant for text that a compiler has written: one huge number
+// can make it use all memory, and every level of nesting uses stack. Such text is refused before it is parsed.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_SOURCE_H
 #define PC_SUPPORT_SOURCE_H
@@ -13,13 +13,14 @@
 namespace pc {
 
 /// The bytes of a regular file (not zero-terminated), or null with the reason in `error`. Refuses FIFOs, sockets and
-/// devices, for which a tool might wait, or which might never end.
+/// devices, because reading them might block or never end.
 std::unique_ptr<llvm::MemoryBuffer> readFile(llvm::StringRef path, std::string &error);
 
 /// The bytes of a file of IR; "-" is standard input. Refuses text that MLIR's parser cannot handle: deep nesting, huge
-/// numbers of results, widths or digits, and control characters. `splitMarker`: the chunks between lines with this text
-/// are checked separately. Returns null after printing an error with file and line. Ops with a location that names a
-/// module of the model ("loc(...)") also get their line in the file, unless the file is read in chunks.
+/// numbers of results, huge widths, numbers of many digits, and control characters. `splitMarker`: the chunks between
+/// lines with this text are checked separately. Returns null after printing an error with file and line. Ops whose
+/// location names a module of the model ("loc(...)") also get their line in the file, unless the file is read in
+/// chunks.
 std::unique_ptr<llvm::MemoryBuffer> readSource(llvm::StringRef path, llvm::StringRef splitMarker = "");
 
 /// Removes file lines from those locations in `op` that also have a name, so that printed locations contain only names.

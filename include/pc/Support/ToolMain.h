@@ -1,5 +1,5 @@
 //===- ToolMain.h - What all command-line tools do first ----------------------------------===//
-// Installs LLVM's signal handlers, --version and the check of standard output. One object per process.
+// Installs LLVM's signal handlers, the flag --version and the check of standard output. A process has one such object.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_TOOLMAIN_H
 #define PC_SUPPORT_TOOLMAIN_H
