@@ -91,6 +91,8 @@ struct Product {
 struct AddAdapters : pc::impl::AddAdaptersBase<AddAdapters> {
   using AddAdaptersBase::AddAdaptersBase;
 
+  /// Refuses a model that already has adapters. Otherwise freezes all parameters of the model, and adds an adapter to
+  /// each product of a chosen matrix.
   void runOnOperation() override {
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
     auto programs = getOperation().getOps<ProgramOp>();
@@ -113,6 +115,7 @@ struct AddAdapters : pc::impl::AddAdaptersBase<AddAdapters> {
     drops = 0;
     if (failed(read(settings)) || failed(findMatrices(model, settings)))
       return signalPassFailure();
+    // Each dropout has a random input with a key of its own. New keys follow the largest existing one.
     model.walk([&](InputOp input) {
       if (input.getKind() == InputKind::Random)
         drops = std::max(drops, static_cast<int64_t>(*input.getKey()) + 1);
@@ -121,6 +124,7 @@ struct AddAdapters : pc::impl::AddAdaptersBase<AddAdapters> {
       parameter.setFrozen(true);
       parameter.removeGroupAttr();
     });
+    // The adapter's ops are inserted while the loop runs, so it advances to the next op before it changes this one.
     for (EinsumOp op : llvm::make_early_inc_range(model.getOps<EinsumOp>()))
       for (Value input : op.getInputs())
         if (auto parameter = input.getDefiningOp<ParameterOp>(); parameter && matrices.contains(parameter)) {
@@ -168,6 +172,7 @@ std::string moduleOf(const ParameterPart &part) {
 
 } // namespace
 
+/// Reads the value of --lora. `given` is the name of the setting in the current word; a name may occur only once.
 LogicalResult AddAdapters::read(Lora &settings) {
   auto refuse = [&](const Twine &why) {
     return getOperation().emitError() << "--lora=" << lora << ": " << why
@@ -273,6 +278,8 @@ std::string AddAdapters::whyNone(ParameterOp parameter, Matrix &matrix) {
   auto elements = [](ArrayRef<int64_t> sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
   };
+  // An adapter belongs to a whole module, so the parameter must have all inputs of its tensor. It may have only some of
+  // the outputs, as q has in a tensor of q, k and v; `view`, `start` and `size` describe them.
   size_t inputs = part.size.size() - matrix.outputs;
   ArrayRef<int64_t> own = part.size;
   bool first = matrix.inputsFirst;
@@ -336,12 +343,14 @@ void AddAdapters::adapt(const Product &product, ParameterOp weight, const Lora &
   auto sourceB = SourceAttr::get(context, pcrt::adapterPrefix + tensorB, allB, with(matrix.start, 0),
                                  with(matrix.size, settings.rank),
                                  matrix.view.size() == 1 ? SmallVector<int64_t>() : with(matrix.view, settings.rank));
+  // A tensor of several parameters needs one B for each of them: their names differ in the suffix.
   StringRef suffix = weight.getName();
   suffix.consume_front(matrix.module + ".weight");
   Value a = leaf(builder, tensorA, inDims, inShape,
                  initOf(InitKind::Normal, 1 / std::sqrt(3 * static_cast<double>(matrix.allInputs))), sourceA);
   Value b = leaf(builder, tensorB + suffix, outDims, outShape, initOf(InitKind::Fill, 0), sourceB);
 
+  // Products that read the same value with parts of one module share A x.
   Value &ax = low[{matrix.module, product.x.getAsOpaquePointer()}];
   if (!ax) {
     Value x = product.x;
@@ -349,6 +358,7 @@ void AddAdapters::adapt(const Product &product, ParameterOp weight, const Lora &
       Value random = InputOp::create(builder, loc, RankedTensorType::get({PCRT_RANDOM_COUNT}, builder.getI32Type()),
                                      InputKind::Random, builder.getStrArrayAttr({"random"}), nullptr, nullptr,
                                      builder.getI64IntegerAttr(drops++), nullptr, nullptr, nullptr);
+      // The threshold of a drop has 16 bits. It is at least 1, so that a small probability still drops something.
       auto threshold = static_cast<int64_t>(std::nearbyint(65536 * settings.dropout));
       x = DropoutOp::create(builder, loc, x.getType(), x, random, ValueRange(),
                             DropAttr::get(context, std::clamp<int64_t>(threshold, 1, 65535)));
@@ -375,6 +385,8 @@ void AddAdapters::adapt(const Product &product, ParameterOp weight, const Lora &
 /// Adds PEFT's adapter_config.json to the program's description of its files. The run fills in the location of the
 /// base.
 void AddAdapters::describe(ProgramOp program, const Lora &settings) {
+  // PEFT matches plain names at the end of a module's name, as NameGlobs does. It does not know globs, so a list with
+  // globs becomes the list of all modules that it fits.
   llvm::json::Array targets;
   bool inputsFirst = false;
   if (settings.targets.text().find_first_of("*?[{\\") == StringRef::npos) {

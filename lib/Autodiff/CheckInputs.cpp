@@ -73,6 +73,7 @@ FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
     if (input.getKind() == InputKind::Random)
       continue;
     auto type = cast<RankedTensorType>(input.getValue().getType());
+    // Without tokens, another input of the same form, such as targets, stands for them in the message below.
     if (input.getKind() != InputKind::Data) {
       if (input.getKind() == InputKind::Tokens || !tokens)
         tokens = input;

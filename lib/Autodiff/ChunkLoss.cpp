@@ -206,6 +206,7 @@ private:
     if (!factored)
       return refuse("is between the head and the loss");
     FactorRule rule = factored.getFactorRule();
+    // The factor of tokens. It must be the same in all operands and results, and occur once in each of them.
     int factor = -1;
     bool isTwice = false;
     auto visit = [&](Value value, ArrayRef<int> factors) {
@@ -227,6 +228,8 @@ private:
     if (isTwice || rule.factors[factor].whole || isDivided(op, rule, factor) || (drawn && drawn.getDropAttr()) ||
         (indexed && classes.classOf(indexed.getIndexedDim().value, indexed.getIndexedDim().dim) == tokens))
       return refuse("needs all tokens");
+    // A result without tokens must be a sum over them. Only an einsum can be computed as the sum of its chunks, and
+    // only if no op of the region needs the whole sum.
     for (auto [result, factors] : llvm::zip(op->getResults(), rule.results)) {
       if (llvm::is_contained(factors, factor))
         continue;
@@ -255,12 +258,14 @@ private:
   void write() {
     OpBuilder builder(region.front());
     ChunkBuilder chunk{builder, chunks};
+    // Results with a dim of tokens are assembled from parts; the others are sums of all chunks.
     llvm::MapVector<Value, SmallVector<Value>> parts;
     llvm::MapVector<Value, Value> sums;
     llvm::DenseMap<Value, Value> divided;
     for (int64_t i = 0; i < chunks; ++i) {
       IRMapping values;
       for (Operation *op : region) {
+        // An operand from outside of the region is divided once, at its first use in any chunk.
         for (Value operand : op->getOperands()) {
           int64_t dim = tokenDim(operand);
           if (dim < 0 || values.contains(operand))
@@ -285,6 +290,7 @@ private:
     for (auto &[value, all] : parts)
       if (isReadOutside(value))
         replace(value, chunk.assemble(all, tokenDim(value)));
+    // Sums are computed in f32, so a result of another type is cast at the end.
     for (auto [value, sum] : sums)
       replace(value, sum.getType() == value.getType()
                          ? sum

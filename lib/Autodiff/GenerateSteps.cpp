@@ -344,6 +344,7 @@ Value StepWriter::lookUp(Value table) {
 
 /// Only few ops combine rotary tables or rows of learned positions with values of tokens. The lookups are placed there.
 LogicalResult StepWriter::lookUpPositions() {
+  // Uses are collected before any lookup is written, because `classes` describes the program without lookups.
   DimClasses classes(model);
   SmallVector<std::pair<OpOperand *, bool>> uses; // and whether the op is an einsum
   WalkResult walked = model.walk([&](Operation *op) -> WalkResult {
@@ -364,6 +365,8 @@ LogicalResult StepWriter::lookUpPositions() {
     return failure();
   for (auto [use, isEinsum] : uses) {
     unsigned number = use->getOperandNumber();
+    // Rows for positions have no batch, but looked-up rows differ between sequences. In the result, the batch is the
+    // dim before the sequence; its letter is put in front of the operand's letters.
     if (isEinsum) { // the operand gets the dim of the batch
       auto einsum = cast<EinsumOp>(use->getOwner());
       FactorRule rule = einsum.getFactorRule();

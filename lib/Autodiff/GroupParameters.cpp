@@ -29,6 +29,8 @@ struct Group {
 struct GroupParameters : pc::impl::GroupParametersBase<GroupParameters> {
   using GroupParametersBase::GroupParametersBase;
 
+  /// Reads all flags first, so that an error in a flag is reported before errors at parameters. Then freezes and groups
+  /// every parameter, and refuses globs that fit no parameter.
   void runOnOperation() override {
     SmallVector<Group, 0> all;
     SmallVector<NameGlobs, 0> frozen;
@@ -146,6 +148,8 @@ private:
           return refuse("'" + part + "' " + why);
         continue;
       }
+      // A number that ends with `x` is a factor of the run's setting, and is stored under another key than the setting
+      // itself.
       bool isFactor = text.consume_back("x"), isRate = name == "lr";
       double number;
       std::string key = name.str() + (isFactor ? "_factor" : "");

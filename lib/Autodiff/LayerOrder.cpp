@@ -63,6 +63,8 @@ SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
     else
       after[&op] = std::move(from);
   }
+  // Each turn takes the first layer in program order that depends only on layers with a place. So layers that are
+  // independent keep their order.
   SmallVector<size_t> places(count, count);
   for (size_t next = 0; next < count; ++next) {
     auto isReady = [&](size_t layer) {

@@ -74,6 +74,7 @@ static std::optional<MatrixDims> matricesOf(ParameterOp parameter) {
   SmallVector<ParameterPart> parts = partsOf(parameter);
   SourceAttr source = parts[0].source;
   MatrixDims result;
+  // Dims of the parameter that belong to no dim of the matrix yet, in order.
   SmallVector<int64_t> open = llvm::to_vector(llvm::seq<int64_t>(0, shape.size()));
   if (parts.size() > 1) { // one expert after the other
     auto along = static_cast<int64_t>(*parameter.getAlong());
@@ -91,6 +92,8 @@ static std::optional<MatrixDims> matricesOf(ParameterOp parameter) {
   size_t at = 0;
   auto next = open.begin();
   for (size_t i = 0; i < stored; ++i) {
+    // Numbers of elements for dim i of the tensor: `all` in the tensor, `own` in the box, `found` in the parameter's
+    // dims so far.
     int64_t all = 1, own = 1, found = 1;
     for (; at < whole.size() && (all < source.getShape()[i] || i + 1 == stored); ++at) {
       all *= whole[at];
@@ -110,6 +113,7 @@ static std::optional<MatrixDims> matricesOf(ParameterOp parameter) {
   return next == open.end() && isContiguous ? std::optional(std::move(result)) : std::nullopt;
 }
 
+/// Reads the name and the settings of the compile, and finds the definitions of all optimizers that groups name.
 LogicalResult Optimizers::read(ModuleOp module, func::FuncOp model, StringRef text) {
   this->module = module;
   this->text = text.str();
@@ -169,6 +173,8 @@ OptimizerOp Optimizers::find(StringRef name) const {
   return {};
 }
 
+/// Follows `others` of the definitions, starting at the group's own optimizer, until one of them fits the parameter. It
+/// stops after 8 links, so that a cycle ends in an error.
 FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
   DictionaryAttr group = parameter.getGroupAttr();
   auto own = group ? group.getAs<StringAttr>("optimizer") : StringAttr();
@@ -326,6 +332,8 @@ struct Optimizers::Copy {
               (text.empty() ? "" : " ") + rule.factors[factor].name + (of[name].size() > 1 ? std::to_string(i) : "");
       return text;
     };
+    // A number may multiply any operand, since an einsum is linear in each of them. If all operands are numbers, they
+    // stay values.
     SmallVector<Value> operands;
     SmallVector<std::string> specs;
     double factor = 1;
@@ -389,6 +397,8 @@ bool Optimizers::usesSettings(StringRef name) const {
   return now == name;
 }
 
+/// Writes the update of one parameter: an op for the built-in optimizers, otherwise a copy of the ops of the definition
+/// in which dims, settings and scalars are those of this parameter.
 FailureOr<Value> Optimizers::update(OpBuilder &builder, const UpdateOperands &operands, StringRef name) {
   ParameterOp parameter = operands.parameter;
   Location loc = parameter.getLoc();
@@ -431,11 +441,14 @@ FailureOr<Value> Optimizers::update(OpBuilder &builder, const UpdateOperands &op
     MatrixDims matrices = *matricesOf(parameter);
     rows = sizeOf(shape, matrices.of[1]);
     columns = sizeOf(shape, matrices.of[2]);
+    // The definition may call a matrix's dims `short` and `long`. Then a tall matrix is transposed by the names of its
+    // dims, without moving data.
     if (definition.names(definition.getDims())[1] == "short" && rows > columns)
       std::swap(matrices.of[1], matrices.of[2]);
     copy.of.assign(std::begin(matrices.of), std::end(matrices.of));
   }
   std::string letters = dimLetters(parameter.getValue());
+  // The values of the definition's first arguments: the parameter, the clipped gradient, and the states.
   SmallVector<Value> old{parameter.getValue(), // gradient, then states
                          EinsumOp::create(builder, loc, type, ", " + letters + " -> " + letters,
                                           ValueRange{operands.coefficient, operands.gradient})};
@@ -468,6 +481,7 @@ FailureOr<Value> Optimizers::update(OpBuilder &builder, const UpdateOperands &op
   for (Operation &op : block.without_terminator())
     copy.copy(op);
 
+  // From here, `old` has the values to keep if the run skips the step: the parameter and the states.
   old.erase(old.begin() + 1);
   Value whole, updated;
   for (auto [i, value] : llvm::enumerate(block.getTerminator()->getOperands())) {

@@ -193,6 +193,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     if (group == dims.end() || at == 0 || at + 1 >= static_cast<int64_t>(dims.size()) || dims[at - 1] != "kv_heads" ||
         dims[at + 1] != "head_dim" || cast<RankedTensorType>(q.weight.getValue().getType()).getDimSize(at - 1) % ranks)
       return false;
+    // q has one more dim than k and v: the query heads of one kv head. Without its letter, the specs must be equal.
     FactorRule rule = q.product.getFactorRule();
     std::string letter = rule.factors[rule.operands[1][at]].name, spec = specWithout(q.product, letter);
     std::string bias = q.bias ? specWithout(q.broadcast, letter) : "";

@@ -97,6 +97,8 @@ private:
           known->second = {};
       }
     }
+    // Removing one update can break the condition for another parameter of the same tensor, so this repeats until
+    // nothing changes.
     for (bool changes = true; changes;) {
       changes = false;
       for (AdamWOp op : all)

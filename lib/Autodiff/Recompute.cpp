@@ -133,6 +133,7 @@ private:
   void again(ArrayRef<Value> values, Stop stop) {
     llvm::SetVector<Operation *> ops;
     SmallVector<Operation *> work;
+    // Clones are inserted before the first reader in the backward pass, as late as possible.
     Operation *first = nullptr;
     for (Value value : values) {
       work.push_back(value.getDefiningOp());

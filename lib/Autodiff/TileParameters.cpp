@@ -79,6 +79,8 @@ SourceAttr sourceOfTile(SourceAttr source, ArrayRef<int64_t> shape, int64_t dim,
 struct TileParameters : pc::impl::TileParametersBase<TileParameters> {
   using TileParametersBase::TileParametersBase;
 
+  /// Reads the requests, divides the dims that they name, and then rewrites the ops of each divided dim. An op belongs
+  /// to at most one of these dims.
   void runOnOperation() override {
     SmallVector<Request, 0> requests;
     SmallVector<StringRef> words;
@@ -88,6 +90,7 @@ struct TileParameters : pc::impl::TileParametersBase<TileParameters> {
         return signalPassFailure();
     DimClasses all(getOperation());
     classes = &all;
+    // The ops of each class of dims, in program order, each once.
     getOperation().walk([&](Operation *op) {
       for (Value value : llvm::concat<Value>(op->getOperands(), op->getResults()))
         for (unsigned id : classesOf(value))
@@ -171,6 +174,7 @@ private:
     tiled.tiles = tiles;
     for (Operation *op : opsOf[id]) {
       std::string name = "'" + op->getName().getStringRef().str() + "'";
+      // The dim of class `id` in a value; -1 if there is none, -2 if there are several.
       auto of = [&](Value value) {
         SmallVector<unsigned> all = classesOf(value);
         auto *at = llvm::find(all, id);
@@ -187,6 +191,8 @@ private:
       if (size % tiles)
         return cannot("its size of " + std::to_string(size) + " is not a multiple");
       tiled.size = size / tiles;
+      // Ops between the first and the last one compute each tile separately. The last one is a product that sums over
+      // the dim, so the tiles become one value again.
       bool sums = llvm::all_of(results, [](int64_t dim) { return dim < 0; });
       if (auto parameter = dyn_cast<ParameterOp>(op)) {
         if (!parameter.getSource() || parameter.getValid() ||

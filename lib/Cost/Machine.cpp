@@ -297,6 +297,7 @@ std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string
     return fail(llvm::toString(value.takeError()));
   json::Object *object = value->getAsObject();
   std::optional<llvm::StringRef> like = object ? object->getString("like") : std::nullopt;
+  // Without "like", every figure that has no default must be present.
   auto lacks = [&](const Figure &figure) { return figure.isNeeded && !object->get(figure.name); };
   // A machine that is like a known one states only the figures that differ; any other states all.
   if (!like && (!object || !object->get("name") || !object->get("node_ranks") || llvm::any_of(figures, lacks)))

@@ -171,6 +171,7 @@ MemoryProfile::MemoryProfile(Block &body) : lives(body) {
     single.push_back({value, homeOf(value), static_cast<int64_t>(llvm::alignTo(byteSize(value.getType()), 64)),
                       lives.lifetime(value), kindOf(value, gradients, inTasks)});
   };
+  // Leaves come first: a value in the home of a leaf is its update, and adds no memory.
   for (Value value : lives.values())
     if (isLeaf(value.getDefiningOp()) && leafHomes.insert(homeOf(value)).second)
       add(value);
@@ -185,6 +186,8 @@ MemoryProfile::MemoryProfile(Block &body) : lives(body) {
           {call.getResult(0), static_cast<int64_t>(*call.getFrame()), bytes, {at, at}, MemoryKind::Activation});
     }
 
+  // Values that share a home one after the other, such as an operand and the result that replaces it, are one buffer:
+  // their bytes count once.
   auto key = [](const PlacedBuffer &b) { return std::tuple(b.offset, b.life.first, b.life.last, b.kind, b.bytes); };
   llvm::sort(single, [&](const PlacedBuffer &a, const PlacedBuffer &b) { return key(a) < key(b); });
   for (const PlacedBuffer &next : single) {

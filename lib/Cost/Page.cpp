@@ -154,6 +154,7 @@ json::Array Page::memory() {
     order.insert(order.begin() + 1, MemoryKind::Cache);
   json::Array rows;
   MemoryUse live = {};
+  // The leaves are live from the start, so they are part of the first row.
   for (int64_t p = 0; p < first; ++p) // these positions are leaves
     for (int kind = 0; kind < numMemoryKinds; ++kind)
       live[kind] += change[p][kind];
@@ -211,6 +212,7 @@ json::Object Page::peak() {
     MemoryKind kind;
     int64_t count = 0, bytes = 0;
   };
+  // The key includes the kind, because buffers of one name may be of several kinds.
   llvm::MapVector<std::string, Sum, std::map<std::string, unsigned>> sums;
   int64_t position = profile.peak(), total = 0;
   for (const PlacedBuffer &buffer : profile.buffers()) {

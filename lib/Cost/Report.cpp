@@ -333,6 +333,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     MeshAttr mesh = meshOf(program);
     int64_t arenaBytes = arenas[0].getBytes();
     SmallVector<int64_t> ranks = ranksOf(mesh, stageAxis, stageOf(program));
+    // Parameters and operations are counted at the first rank, because the ranks of a program differ only in traffic.
     Totals totals(mesh, ranks.front(), stageAxis, boxes);
     totals.add(body);
     MemoryProfile profile(body);

@@ -275,6 +275,7 @@ bool Simulation::isOver(Operation *op) const {
 /// Most ops are one action. Accumulations and calls repeat the actions of their bodies, and an update in place costs
 /// nothing.
 void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(const Action &)> tell) {
+  // An op may begin a phase of the step, which holds until another op begins one.
   starts.phase = phaseBegunBy(op).value_or(starts.phase);
   if (isLeaf(op) || op->hasTrait<OpTrait::IsTerminator>() || isa<MicrobatchOp, OutputOp>(op))
     return;
@@ -299,6 +300,7 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
         sums.seconds += secondsOfSum(yielded, first, machine);
       return sums;
     };
+    // The first microbatch writes the sums, and the others read them too, which takes longer.
     const Action first = times > 1 ? sumsOf(true) : Action(), later = times > 1 ? sumsOf(false) : Action();
     for (int64_t i = 0; i < times; ++i) {
       for (Action action : inner.list) {
@@ -468,6 +470,7 @@ FailureOr<Prediction> Simulation::run() {
     prediction.programSeconds = std::max(prediction.programSeconds, stage.end);
   }
   prediction.stepSeconds = machine.wholeStep(prediction.programSeconds, mesh ? mesh.numRanks() : 1);
+  // Stages that end early wait for the last one.
   for (Stage &stage : stages) {
     stage.idle = stage.idle + prediction.programSeconds - stage.end;
     if (axis)

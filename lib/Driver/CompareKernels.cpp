@@ -32,6 +32,8 @@ static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19
       tensor[i] = static_cast<int8_t>(bits);
       continue;
     }
+    // Integers are drawn below a limit, or as the sample asks: each number in turn, in runs of equal numbers, or
+    // ascending.
     if (element.isInteger()) {
       auto number = static_cast<int32_t>(bits % static_cast<uint64_t>(sample.below));
       if (sample.counts)
@@ -44,6 +46,8 @@ static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19
       memcpy(bytes.data() + 4 * i, &number, 4);
       continue;
     }
+    // 24 bits, which an f32 holds exactly. Positive numbers stay away from 0, because kernels divide by them or take
+    // their logarithms.
     double unit = static_cast<double>(bits >> 40) / (1 << 24),
            number = sample.positive ? 0.1 + 0.8 * unit : 2 * unit - 1;
     auto single = static_cast<float>(element.isBF16() ? roundToBf16(number) : number);

@@ -491,6 +491,8 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   // The tables of phase kernels are compared with a copy of the planned program, which is kept for this.
   WrittenKernels kernels;
   llvm::json::Array forms;
+  // Each phase is compiled, or read and verified if it is the given one. Then it is proved, added to the certificate,
+  // and reported.
   for (const PhaseInfo &info : phases()) {
     if (info.phase < from)
       continue;
@@ -510,6 +512,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
         return PCRT_VERIFICATION;
       certificate.tablesAreReadBack();
     }
+    // Given kernels have no planned program in this compile. They are taken as they are, or compared with a reference.
     if (given && info.phase == Phase::Kernels)
       if (pcrt_status status = options.reference.empty()
                                    ? believeKernels(module, options, certificate)

@@ -173,6 +173,7 @@ void CompileFlags::strategies() {
 
 /// Flags in the order of --help.
 CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
+  // Each flag gets the current `group`, its section of --help, and the current `phase`, before which it may be given.
   group = FlagGroup::Plan;
   strategies();
   field(planFile, "plan", "Read the plan from this file instead of from the strategy flags");
@@ -292,6 +293,7 @@ std::vector<const char *> CompileFlags::words(int argc, const char *const *argv)
 /// Checks the values. Returns the status of the first error, or PCRT_OK.
 pcrt_status CompileFlags::check(std::string &error) const {
   const GenerateKernelsOptions &kernels = fields.kernels;
+  // Keeps the first error. All conditions are evaluated, so they must not depend on each other.
   auto refuse = [&](bool wrong, const Twine &why) {
     if (wrong && error.empty())
       error = why.str();

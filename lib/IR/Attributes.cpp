@@ -158,6 +158,7 @@ Attribute PlaceAttr::parse(AsmParser &parser, Type) {
   Space space = Space::Device;
   StringRef word;
   SMLoc wordLoc = parser.getCurrentLocation();
+  // Clauses have a fixed order, so that equal placements have equal texts.
   while (succeeded(parser.parseOptionalKeyword(&word))) {
     if (word == "in") {
       FailureOr<Space> parsed = FieldParser<Space>::parse(parser);

@@ -25,6 +25,7 @@ struct Kinds {
 /// The operands and results that do not have the op's float type: integers, and values that are always f32.
 static Kinds kindsOf(Operation *op) {
   auto from = [&](unsigned first) { return llvm::to_vector<4>(llvm::seq(first, op->getNumOperands())); };
+  // The lists are: integer operands, f32 operands, integer results, f32 results.
   return llvm::TypeSwitch<Operation *, Kinds>(op)
       .Case([](EinsumOp x) { return isDecoding(x) ? Kinds{{}, {1}, {}, {0}} : Kinds(); })
       .Case([](IotaOp) { return Kinds{{0}, {}, {0}, {}}; })

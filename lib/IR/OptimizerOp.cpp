@@ -124,6 +124,8 @@ static LogicalResult verifyOver(OptimizerOp optimizer, ArrayRef<StringRef> dims)
                                  << over << " (C7)";
 }
 
+/// Checks the body: its arguments, yielded values, names of states, ops, scalars and settings. (C1) to (C5) are the
+/// constraints in the op's description.
 LogicalResult OptimizerOp::verifyRegions() {
   SmallVector<StringRef> dims = names(getDims());
   if (dims != ArrayRef<StringRef>{"all"} && dims != ArrayRef<StringRef>{"stack", "rows", "columns"} &&
@@ -154,6 +156,7 @@ LogicalResult OptimizerOp::verifyRegions() {
       !llvm::equal(yield->getOperandTypes(), ArrayRef(wanted).take_front(numTensors - 1)))
     return emitOpError() << "must yield the parameter and " << getStates().size() << " states, of type " << whole
                          << (getOver() ? ", except for states with fewer dims" : "") << " (C3)";
+  // These names are states that other features keep for a parameter in a checkpoint.
   llvm::StringSet<> taken{{PCRT_EMA}, {PCRT_EMA_BEGUN}, {maskState}, {maskAgeState}, {maskWaitState}};
   for (StringRef state : names(getStates()))
     if (!taken.insert(state).second)

@@ -185,6 +185,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
   int64_t dim = move.getMoveDim(), target = targetDim(move);
   SmallVector<StringAttr> axes = move.getMoveAxes();
   AxisState partial = move.getReduction() == PartialKind::Max ? AxisState::max() : AxisState::sum();
+  // The state that the move needs on its axes, and the state that it leaves there, come from the table of moves.
   auto all = [&](AxisState state) {
     return llvm::all_of(axes, [&](StringAttr axis) { return from.state(axis) == state; });
   };

@@ -277,6 +277,7 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
   config.normAfterSum = family.normsAfterSums;
   if (!family.normFirst.empty())
     config.normAfterSum = !reader.flag(family.normFirst, true);
+  // Scores are divided by the root of the head's width, or of the width that the config states for it.
   double width = family.scoreDim.empty() ? double(config.headDim) : reader.positive(family.scoreDim, 256);
   config.scale = family.unscaled ? 1.0 : 1.0 / std::sqrt(width);
   if (family.scoreCap)

@@ -92,6 +92,8 @@ void pc::readExperts(ConfigReader &reader, const Family &family, ModelConfig &co
   if (!reader.failed && config.expertsPerToken > config.experts)
     reader.fail() << "'num_experts_per_tok' = " << config.expertsPerToken << " is more than '" << keys.count
                   << "' = " << config.experts;
+  // The limits on experts and layers keep the lists below small. A config beyond them is refused here or when its sizes
+  // are read.
   if (!reader.failed && config.experts > mostExperts)
     reader.fail() << "the sizes in config.json are too large: " << config.experts << " experts";
   if (!reader.failed && config.layers <= mostLayers)

@@ -126,9 +126,12 @@ bool RopeReader::checkObjects() {
       reader.fail() << "'" << key << "' must be an object";
       return false;
     }
+    // A missing object and an empty one mean the same.
     if (!object || object->empty())
       continue;
     for (const auto &entry : *object) {
+      // Files of models with windows have an object for each kind of layer in `rope_parameters`. Anywhere else, entries
+      // are plain values.
       bool isOfLayers = family.ropeOfWindows && StringRef(key) == "rope_parameters";
       bool isKnown = StringRef(entry.first) == "full_attention" || StringRef(entry.first) == "sliding_attention";
       if (entry.second.getAsObject() && !(isOfLayers && isKnown)) {
@@ -156,6 +159,7 @@ bool RopeReader::checkObjects() {
 Rope RopeReader::read(const RopePlace &at) {
   Rope rope;
   rope.theta = reader.positive(places(at, "rope_theta", at.theta), at.usualTheta);
+  // Older files call it `type`, newer ones `rope_type`.
   ConfigKey type = places(at, "rope_type");
   llvm::append_range(type.places, places(at, "type").places);
   constexpr std::pair<RopeTypes, const char *> all[] = {
@@ -180,6 +184,8 @@ Rope RopeReader::read(const RopePlace &at) {
     reader.fail() << reader.name(part) << " = " << rope.part << " is larger than 1, the whole head";
   if (rope.type != "default")
     rope.factor = reader.positive(places(at, "factor"), std::nullopt);
+  // The length of the sequences before the context was extended. If the object does not have it, the file's own keys
+  // count.
   if (rope.type == "llama3" || rope.type == "yarn") {
     ConfigKey original = places(at, "original_max_position_embeddings", "max_position_embeddings");
     original.places.insert(original.places.begin(), "original_max_position_embeddings");

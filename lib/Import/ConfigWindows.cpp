@@ -53,6 +53,7 @@ static SmallVector<bool> readAttentionTypes(ConfigReader &reader, int64_t layers
   SmallVector<bool> sliding;
   auto expand = [&] {
     const json::Array *groups = value.getAsArray();
+    // Each group is a list of kinds of layers, and how often the list repeats.
     for (const json::Value &group : groups ? *groups : json::Array{nullptr}) {
       const json::Array *pair = group.getAsArray();
       const json::Array *names = pair && pair->size() == 2 ? (*pair)[0].getAsArray() : nullptr;
@@ -78,6 +79,7 @@ static SmallVector<bool> readAttentionTypes(ConfigReader &reader, int64_t layers
     reader.means("attention_layers", {*listed}, nullptr);
     return layersOfList;
   }
+  // The run writes both keys to the config of its checkpoints, so that other readers see the same layers.
   json::Array same;
   for (bool slides : sliding)
     same.push_back(slides ? "local" : "global");

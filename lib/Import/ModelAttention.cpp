@@ -80,6 +80,7 @@ Value ModelBuilder::attention(Value q, Value k, Value v, Value addends, Value si
 std::pair<Value, Value> ModelBuilder::projection(StringRef block, Part part, Dims heads) {
   const StringRef names[] = {form->q, form->k, form->v}, suffixes[] = {":q", ":k", ":v"};
   int64_t e = config.embed, queries = config.heads * config.headDim, keys = config.kvHeads * config.headDim;
+  // For weights in one tensor: q, k and v follow each other, and `start` and `size` count their rows or columns.
   int64_t start = part == Query ? 0 : part == Key ? queries : queries + keys;
   int64_t size = part == Query ? queries : keys, all = queries + 2 * keys;
   auto count = static_cast<int64_t>(heads.size());

@@ -91,6 +91,7 @@ Value ModelBuilder::expertsBlock(Value y) {
     balance.add(builder, loc, routing);
   if (!form->expertGateUp.empty())
     return clampedExperts(y, routing);
+  // Products with `routing` have the mask of chosen experts as their last operand.
   auto routed = [&](Dims dims, StringRef spec, ValueRange inputs) { return routedBy(routing, dims, spec, inputs); };
   auto into = [&](StringRef name) {
     in(form->experts + "." + name);

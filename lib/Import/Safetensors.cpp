@@ -83,6 +83,7 @@ static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emit
   if (bytes.size() < 8)
     return emitError(path) << "the file is too short for a safetensors header (" << bytes.size() << " bytes)";
   uint64_t length = llvm::support::endian::read64le(bytes.data());
+  // The format limits a header to 100 MB.
   if (length > bytes.size() - 8 || length > (uint64_t(100) << 20))
     return emitError(path) << "the header length " << length << " does not fit a file of " << bytes.size()
                            << " bytes; the file may be truncated, or not a safetensors file";
@@ -141,6 +142,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
       llvm::consumeError(parsed.takeError());
     return emitError(path) << "the index has no object 'weight_map'";
   }
+  // Each shard is read once, in the order of its name, so that errors do not depend on the order of a hash table.
   llvm::StringSet<> seen;
   SmallVector<std::string> shards;
   for (const auto &[name, file] : *map) {

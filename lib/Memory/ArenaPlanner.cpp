@@ -225,6 +225,7 @@ static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
   plan.offsets.resize(buffers.size());
   std::vector<std::tuple<int64_t, bool, int64_t, unsigned>>
       events; // position, begins, -bytes, buffer; at a position, ends come first
+  // Sorting by -bytes places larger buffers first among those that begin at the same position.
   for (auto [i, buffer] : llvm::enumerate(buffers)) {
     events.push_back({buffer.first, true, -buffer.bytes, i});
     events.push_back({buffer.last + 1, false, 0, i});

@@ -153,6 +153,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       setHome(*buffer, end[space]);
       end[space] += llvm::alignTo(buffer->bytes, alignmentIn(space));
     }
+    // The homes are part of the types of arguments and results.
     function.setType(FunctionType::get(&getContext(), body.getArgumentTypes(),
                                        ValueRange(body.getTerminator()->getOperands()).getTypes()));
   }
@@ -182,6 +183,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
           base += llvm::alignTo(buffer.bytes, alignment);
         }
     };
+    // Parameters come first, then states, then other leaves: their addresses do not depend on the schedule of a step.
     settle([](Operation *leaf) { return isa<ParameterOp>(leaf); });
     settle([](Operation *leaf) { return isa<StateOp>(leaf); });
     settle([](Operation *leaf) { return !isa<ParameterOp, StateOp>(leaf); });

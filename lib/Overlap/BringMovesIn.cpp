@@ -24,6 +24,7 @@ static void bringGathersIn(AccumulateOp accumulate) {
 /// Clones of the moves go to the end of the body. The accumulation is then built again, because the types of its
 /// results change.
 void pc::bringMovesIn(AccumulateOp accumulate) {
+  // With several microbatches, the moves would run once per microbatch.
   if (accumulate.getMicrobatches() != 1)
     return;
   bringGathersIn(accumulate);

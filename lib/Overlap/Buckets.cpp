@@ -81,6 +81,7 @@ private:
     for (unsigned i : sorted([](const MoveItem &item) { return item.mayWait; },
                              [](const MoveItem &item) { return std::tuple(item.ready, item.needed, item.place); })) {
       const MoveItem &item = items[i];
+      // Items of a bucket have the same group and kind, so that one start can run them.
       Open &o = open[{item.group, item.kind}];
       if (!o.bucket.items.empty() &&
           (o.bytes + item.bytes > limits.bucketBytes ||
@@ -90,6 +91,7 @@ private:
         o.bucket.wait = item.needed;
       o.bucket.items.push_back(i);
       o.bytes += item.bytes;
+      // The bucket starts when its last input is ready, and waits before its first result is needed.
       o.bucket.start = std::max(o.bucket.start, item.ready);
       o.bucket.wait = std::min(o.bucket.wait, item.needed);
     }

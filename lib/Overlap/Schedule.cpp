@@ -146,6 +146,7 @@ private:
       taskOf[&op] = task;
     }
     ends.push_back(block.getTerminator());
+    // Goes backwards, so that an op is placed before the ops at the end of its task that read it.
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
       task = taskOf[&op];
       auto isSent = [&](Value value) {
@@ -159,6 +160,8 @@ private:
       };
       auto is = [&](auto what) { return llvm::any_of(op.getOperands(), what); };
       auto isNeither = [&](Value value) { return !isSent(value) && !isEarlier(value); };
+      // A cast of a reduced value moves if all of its readers have moved. An addition moves if it only adds a reduced
+      // value to an earlier sum.
       bool isCast = isa<CastOp>(op) && is(isSent);
       bool adds = isa<AddOp, FusionOp>(op) && is(isSent) && is(isEarlier) && !is(isNeither);
       bool isReadLater = llvm::all_of(op.getUsers(), [&](Operation *user) {

@@ -66,6 +66,7 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
       std::string tensor, product;
       int64_t more = 0;
     };
+    // Remarks are grouped, because a model has the same move in every layer.
     std::map<std::pair<std::string, std::string>, Staying> staying; // the first move of its kind, and why
     auto stays = [&](StayingMove one) {
       std::string what = (moveName(one.move.getMoveKind()) + " over '" + axesText(one.move) + "'").str();

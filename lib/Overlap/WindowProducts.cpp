@@ -51,6 +51,7 @@ public:
       } else if (decisions.step(op)) {
         op->getResult(0).replaceAllUsesWith(sumOf(op));
       } else {
+        // This op reads whole values, so they are assembled before it.
         giveWhole(op);
         continue;
       }
@@ -100,6 +101,7 @@ private:
     if (inOrder)
       for (int64_t u = 0; u < t; ++u)
         makeBlock(value, u, false);
+    // Looked up again after each call: the calls above may add entries, which moves the map's values.
     auto known = [&]() -> Value & {
       SmallVector<Value> &made = blocks[value];
       made.resize(decisions.blocked(value)->window.n);

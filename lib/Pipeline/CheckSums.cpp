@@ -226,6 +226,7 @@ private:
       return success();
     } else if (auto wait = dyn_cast<WaitOp>(op)) {
       StartOp start = wait.getStart();
+      // The moves of a start take effect at its wait.
       for (auto [i, move] : llvm::enumerate(start.getMoves()))
         state(wait.getResult(i)) =
             all.isOverStages(move) ? resultOf(move, wait.getResult(i)) : stateIn(walk, start.getInputs()[i]);
@@ -270,6 +271,7 @@ private:
     SmallVector<const State *> operands; // the pointers are valid until a state is added
     for (Value value : call.getInputs())
       operands.push_back(&walk.states.find(value)->second);
+    // A value of another microbatch is a sum of one term here.
     auto classOf = [&](const State &operand) {
       bool other = operand.is == State::Local && operand.microbatch != task.microbatch;
       return other ? State::Sum : operand.is;
@@ -301,6 +303,8 @@ private:
       for (Value value : function.results())
         effect.results.push_back(inside.states[value]);
     }
+    // The results for this call: parts of placeholder i become the parts of argument i, and microbatch 0 becomes the
+    // call's microbatch.
     SmallVector<State> results;
     for (auto [value, result] : llvm::zip_equal(call.getResults(), effect.results)) {
       State &state = results.emplace_back();
@@ -316,6 +320,8 @@ private:
           for (int i = run.first; i <= run.last; ++i)
             state.parts.add(asSum(*operands[i], {}).parts, run.count);
     }
+    // A value that only this call reads is not needed any more. Without this, states of long programs would take much
+    // memory.
     for (Value value : call.getInputs())
       if (value.hasOneUse())
         walk.states.erase(value);
@@ -363,6 +369,8 @@ private:
       bool sums = a.isTracked() || b.isTracked() ||
                   (a.is == State::Local && b.is == State::Local && a.microbatch != b.microbatch);
       if (sums) {
+        // Gradients of different microbatches are added. The sum keeps the list of its terms, which is checked at the
+        // update.
         walk.states[op->getResult(0)] =
             merge(asSum(std::move(a), op->getOperand(0)), asSum(std::move(b), op->getOperand(1)), op->getResult(0));
         return success();

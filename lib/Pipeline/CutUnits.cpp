@@ -51,6 +51,7 @@ static SmallVector<int> balance(const Units &units, int chunks, const Budget &bu
       before[j + 1] = before[j] + values[j];
     return before;
   };
+  // Sums of the first j units, so that the sum of units i to j - 1 is a difference.
   std::vector<double> before = sums(units.seconds), held = sums(units.held), fixed = sums(units.fixed);
   auto fits = [&](int c, size_t i, size_t j) {
     double times = budget.inFlight.empty() ? 1 : budget.inFlight[c];
@@ -67,6 +68,7 @@ static SmallVector<int> balance(const Units &units, int chunks, const Budget &bu
       for (size_t j = c; j <= n; ++j)
         for (size_t i = c - 1; i < j; ++i) {
           double part = before[j] - before[i];
+          // The tolerance is for rounding: the second search must find the first one's result again.
           if (best[c - 1][i] >= infinity || part > bound * (1 + 1e-9) || !fits(c - 1, i, j))
             continue;
           double whole = squares ? best[c - 1][i] + part * part : std::max(best[c - 1][i], part);
@@ -79,6 +81,7 @@ static SmallVector<int> balance(const Units &units, int chunks, const Budget &bu
     if (bound >= infinity)
       return {};
   }
+  // Follows the choices back from the last chunk.
   SmallVector<int> sizes(chunks);
   for (size_t j = n, c = chunks; c > 0; --c) {
     sizes[c - 1] = static_cast<int>(j - from[c][j]);

@@ -121,6 +121,9 @@ private:
     return success();
   }
 
+  /// Writes the program of one stage: for each part of the step, a task that receives values from the previous stage,
+  /// runs the stage's ops, and sends values to the next one. Ops that read only leaves are cloned into every stage that
+  /// needs them.
   void writeStage(int number) {
     constexpr int slots = 2; // a stage is at most one step ahead of the next one while it computes
     StageModule stage(module, step, number, slots);

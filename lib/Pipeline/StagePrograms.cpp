@@ -137,6 +137,7 @@ private:
               Task{marker.getKind(), static_cast<int>(*marker.getChunk()), static_cast<int>(*marker.getMicrobatch())};
         continue;
       }
+      // Sends and receives become parts of instructions; calls and other ops do not.
       if (isa<ReceiveOp, SendOp>(op)) {
         if (!task && !optimizer)
           return op.emitOpError() << "must come after the first pc.task (P2)";

@@ -156,6 +156,8 @@ LogicalResult StepTasks::findHandedOn() {
         auto it = kind.find(user);
         if (it == kind.end() || chunk[user] == at)
           continue;
+        // Forward values may go only to later chunks. To an earlier chunk, only gradients may go, and only to ops of
+        // its backward pass.
         bool up = chunk[user] > at;
         if (up ? kind[&op] != TaskKind::Forward
                : it->second == TaskKind::Forward || it->second == TaskKind::Recompute ||
@@ -169,6 +171,7 @@ LogicalResult StepTasks::findHandedOn() {
         lowest = std::min(lowest, chunk[user]);
         highest = std::max(highest, chunk[user]);
       }
+      // A value passes through all chunks between, because only neighbours exchange messages.
       for (int c = at; c < highest; ++c)
         handed[{TaskKind::Forward, c}].push_back(value);
       for (int c = at; c > lowest; --c)

@@ -112,6 +112,7 @@ private:
   /// If a layer has four parts or more (norm, attention, norm, feed-forward), the third begins its second half. A layer
   /// that is made `again` from its input is one unit.
   void nameUnits(ArrayRef<Operation *> forward, ArrayRef<Operation *> again) {
+    // Layers that are not divided into halves.
     std::set<std::string> whole;
     for (Operation *op : again)
       if (isa<EinsumOp>(op))
@@ -126,6 +127,7 @@ private:
       std::vector<std::string> &parts = partsOf[layer];
       if (parts.empty())
         layers.push_back(layer);
+      // The number of the part in its layer, in the order in which parts first occur.
       auto at = llvm::find(parts, part) - parts.begin();
       if (at == std::ssize(parts))
         parts.push_back(part);
@@ -220,6 +222,7 @@ private:
     llvm::DenseSet<Operation *> isForward(forward.begin(), forward.end());
     for (Operation *op : forward)
       for (Value value : op->getResults())
+        // Values that ops of the backward pass read are held for it.
         if (llvm::any_of(value.getUsers(),
                          [&](Operation *user) { return !isForward.contains(user) && !isa<YieldOp>(user); }))
           if (spaceOf(value) == Space::Device)
@@ -245,6 +248,7 @@ private:
         bytes[op->getResult(0)] = bytes[op->getOperand(0)] + localBytes(op->getResult(0), mesh);
       }
     }
+    // A parameter that several ops of a unit read counts once in the unit, but in every unit that reads it.
     std::set<std::pair<int, void *>> counted;
     for (Operation *op : forward)
       for (Value operand : op->getOperands())

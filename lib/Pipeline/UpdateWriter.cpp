@@ -199,6 +199,7 @@ private:
     SmallVector<SmallVector<Value>> results(op->getNumResults(), SmallVector<Value>(stages.size()));
     auto unstack = dyn_cast<UnstackOp>(op);
     for (auto [s, stage] : llvm::enumerate(stages)) {
+      // The entries of a stack that this stage has. A stage without all entries gets a smaller stack.
       SmallVector<int64_t> own = entriesOf(op, s);
       auto isThere = [&, s = s](Value operand) {
         if (operand.getDefiningOp<StackOp>())

@@ -354,6 +354,8 @@ std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_
   plan.microbatches = op.getMicrobatches();
   for (auto [name, size] : llvm::zip_equal(op.getMesh().getNames(), op.getMesh().getSizes()))
     plan.mesh.push_back({name.str(), size});
+  // Each tactic is checked by itself, and then all of them together: a plan file is text that a person may have
+  // written.
   for (StringRef tactic : op.getTactics().getAsValueRange<StringAttr>()) {
     if (std::string why = whyNoTactic(tactic); !why.empty()) {
       op.emitError() << why;

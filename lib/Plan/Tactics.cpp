@@ -309,6 +309,7 @@ static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan 
     }
   auto [axis, every] = StringRef(text).split(':');
   std::string why;
+  // An open axis may gain and lose members during a run, which only replicas that train separately tolerate.
   for (const MeshAxisText &other : parseMesh(flags.text("mesh"), why).value_or(SmallVector<MeshAxisText>())) {
     if (other.isOpen && other.name != axis)
       return usage("'" + other.name + "=open' needs replicas that train separately; add --local-sgd=" + other.name +

@@ -157,6 +157,7 @@ PointwiseMath pc::kernels::pointwiseMath(Operation *op) {
       .Case([](ScaleOp scale) {
         return [c = scale.getFactor().convertToDouble()](Emitter &, ArrayRef<Num> x) { return x[0] * c; };
       })
+      // A copy is a new number: a product with one, which is exact.
       .Case([](CopyOp) { return [](Emitter &, ArrayRef<Num> x) { return x[0] * 1.0; }; })
       .Case([](CastOp) { // stores round; inside a kernel everything is f32
         return [](Emitter &e, ArrayRef<Num> x) { return x[0].isFloat() ? x[0] : e.toReal(x[0]); };

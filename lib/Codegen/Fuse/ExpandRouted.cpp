@@ -46,6 +46,8 @@ private:
       return EinsumOp::create(builder, op.getLoc(), op.getResult().getType(), spec + " -> " + textOf(rule, result),
                               inputs);
     };
+    // The mask multiplies an operand that has exactly its dims; else the result, if that has all of them; else an
+    // operand that has all of them; else the first operand, which gets the missing dims.
     auto *has = llvm::find(operands, mask);
     if (has == operands.end() && hasMask(result)) {
       op.getResult().replaceAllUsesWith(masked(builder, op, rule, product(), result, mask, result));

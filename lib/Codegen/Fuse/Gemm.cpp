@@ -226,6 +226,7 @@ SmallVector<Operation *> pc::decodingOps(EinsumOp product) {
 std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
   Block &body = fusion.getBody().front();
   Operation *yield = body.getTerminator();
+  // A fusion's body refers to its arguments and inner values. Callers need the values outside of the fusion.
   auto outside = [&](Value v) -> Value {
     if (auto argument = dyn_cast<BlockArgument>(v))
       return fusion.getInputs()[argument.getArgNumber()];
@@ -253,6 +254,7 @@ std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
     return fused;
   };
   auto decodes = [](Operation &op) { return isa<EinsumOp, ReshapeOp>(op) && decodingOf(op.getResult(0)); };
+  // Ops that decode weights are part of the product, so they do not count.
   size_t decoding = llvm::count_if(body, decodes), ops = body.getOperations().size() - 1 - decoding;
   size_t results = fusion->getNumResults();
   Operation *last = ops ? yield->getPrevNode() : nullptr;

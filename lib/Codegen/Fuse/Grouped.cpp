@@ -219,6 +219,7 @@ static std::string specOfRows(EinsumOp op) {
 /// other op.
 RowForm pc::rowForm(Operation *op) {
   MLIRContext *context = op->getContext();
+  // A value that is read twice becomes one argument.
   SmallVector<Value> operands;
   SmallVector<Type> types;
   for (Value operand : op->getOperands())

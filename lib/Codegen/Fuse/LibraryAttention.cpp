@@ -10,6 +10,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Describes an attention in bf16 to the library. Strides are in elements, in the order batch, head, position, element.
 template <typename OpT> static pcrt_attention_desc describe(OpT op, bool backward, int64_t workspaceBytes) {
   auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
   ArrayRef<int64_t> o = shapeOf(op.getO()); // b s k g d
@@ -24,6 +25,8 @@ template <typename OpT> static pcrt_attention_desc describe(OpT op, bool backwar
   int64_t queryRow = desc.q_heads * desc.head_dim, keyRow = desc.kv_heads * desc.head_dim;
   int64_t queryHead = desc.head_dim, keyHead = desc.head_dim;
   if constexpr (requires { op.getQkv(); }) {
+    // In a packed value, each kv head has its query heads, then k, then v. One stride can describe the query heads only
+    // if each kv head has one of them, or if there is one kv head.
     keyHead = (o[3] + 2) * desc.head_dim;
     queryRow = keyRow = desc.kv_heads * keyHead;
     queryHead = o[3] == 1 ? keyHead : desc.head_dim;

@@ -74,6 +74,8 @@ static std::optional<RowSpace> einsumSpace(EinsumOp op) {
   for (int f : space)
     if (llvm::count(space, f) > 1)
       return std::nullopt;
+  // Splits the space at position p: dims before p count rows, dims from p on are one row. A split is legal if a kernel
+  // can read every operand as a view of rows. A sum must be over whole rows.
   RowSpace rows;
   for (int f : space)
     rows.shape.push_back(rule.factors[f].size);
@@ -101,6 +103,8 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
       return std::nullopt;
   if (auto cast = dyn_cast<CastOp>(op); cast && !isFloat(cast.getX()) && !elementOf(cast.getX()).isInteger(32))
     return std::nullopt;
+  // Pointwise ops can be split anywhere: bits 0 to the number of dims are set. Row-wise ops need the whole last dim in
+  // a row.
   auto any = [](ArrayRef<int64_t> shape) {
     return RowSpace{SmallVector<int64_t>(shape), (uint64_t(2) << shape.size()) - 1};
   };
@@ -117,6 +121,7 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
       .Case([&](EinsumOp einsum) -> std::optional<RowSpace> {
         if (columnSumsOf(einsum).empty())
           return einsumSpace(einsum);
+        // The leading dims, over which it sums, are the rows.
         ArrayRef<int64_t> shape = shapeOf(einsum.getInputs()[0]);
         int64_t columns = shapeOf(einsum.getResult()).size();
         return RowSpace{SmallVector<int64_t>(shape), uint64_t(1) << (shape.size() - columns)};

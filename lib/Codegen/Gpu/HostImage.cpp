@@ -63,6 +63,7 @@ static FailureOr<std::string> linkShared(Operation *op, StringRef object) {
     stream.clear_error();
     return op->emitError() << "cannot write " << in;
   }
+  // The paths of the child's stdin, stdout and stderr; "" is /dev/null.
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
   std::string error;
   int status = llvm::sys::ExecuteAndWait(*linker, {*linker, "-shared", "--gc-sections", "-s", in, "-o", out},

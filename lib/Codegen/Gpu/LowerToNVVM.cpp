@@ -65,6 +65,7 @@ OwningOpRef<ModuleOp> pc::toolchain::lowerToNVVM(mlir::gpu::GPUModuleOp module) 
   ub::registerConvertUBToLLVMInterface(registry);
   vector::registerConvertVectorToLLVMInterface(registry);
   context->appendDialectRegistry(registry);
+  // The passes need a module, so they run on one that holds only a copy of the gpu.module.
   OwningOpRef<ModuleOp> lowered = ModuleOp::create(module.getLoc());
   lowered->getBody()->push_back(module->clone());
 
@@ -80,6 +81,8 @@ OwningOpRef<ModuleOp> pc::toolchain::lowerToNVVM(mlir::gpu::GPUModuleOp module) 
   passes.addPass(createConvertIndexToLLVMPass({/*indexBitwidth=*/64}));
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
+  // Indices are 64 bits wide, because tensors may have more than 2^32 bytes. Pointer arguments are passed as plain
+  // pointers, as the runtime launches kernels.
   ConvertGpuOpsToNVVMOpsOptions toNVVM;
   toNVVM.indexBitwidth = 64;
   toNVVM.useBarePtrCallConv = true;

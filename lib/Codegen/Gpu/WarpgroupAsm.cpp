@@ -70,6 +70,7 @@ std::optional<SmallVector<WarpgroupInstruction>> pc::toolchain::parseWarpgroupAs
   SmallVector<Instruction> all;
   StringMap<bool> predicates;
   for (StringRef statement : split(text, ';')) {
+    // Braces only limit the scope of registers.
     statement = statement.trim();
     while (statement.consume_front("{") || statement.consume_front("}"))
       statement = statement.trim();

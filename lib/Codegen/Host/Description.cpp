@@ -106,6 +106,8 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
     object["source"] = describeSource(parts[0].source);
     return object;
   }
+  // A packed parameter has a list of parts, each with its own box of the parameter, random key and tensor of the
+  // checkpoint.
   json::Array list;
   for (const ParameterPart &part : parts)
     list.push_back(json::Object{{"start", numbers(part.start)},

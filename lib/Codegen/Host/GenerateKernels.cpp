@@ -262,6 +262,7 @@ bool Generator::isIdle(Operation *op) {
 /// Writes the code of the host for one op: calls of the runtime, kernels or a library, or nothing.
 LogicalResult Generator::emitOp(Operation *op) {
   auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };
+  // Ops on routed tokens have grouped calls or kernels for rows. All others are written as the same op on rows.
   if (hasRows(op) && !isa<AllToAllRowsOp>(op)) {
     if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask())
       return emitGrouped(einsum);
@@ -287,6 +288,7 @@ LogicalResult Generator::emitOp(Operation *op) {
         Value leaf = leaves.of(update);
         if (!leaf)
           return update.emitOpError() << "'" << update.getName() << "' is not a parameter or state of this program";
+        // The kernel that computed the new value has written it into the leaf's memory.
         if (homeOf(leaf) == homeOf(update.getValue()))
           return success();
         return emitKernels(op, op->getOperands(), {addressOf(leaf)});
@@ -381,6 +383,7 @@ LogicalResult Generator::emitBlock(Block &block) {
 
 /// Writes the tables and the description at the end, when all rows are known.
 void Generator::emitTables(llvm::json::Value report) {
+  // The description is part of the executable, so a run needs no other file.
   std::string description;
   llvm::json::Object object = describeProgram(planned, outputs, arena, all.microbatches, std::move(report));
   if (all.cases)
@@ -444,6 +447,7 @@ LogicalResult Generator::run() {
     return planned.emitError() << "pc-generate-kernels: this module has no function @step";
   if (!meshOf(planned))
     return planned.emitError() << "pc-generate-kernels: this module has no pc.mesh";
+  // The values inside of a fusion stay in registers, so they need no offset.
   WalkResult homes = step.walk([&](Operation *op) -> WalkResult {
     if (op->getParentOfType<FusionOp>() || op->getParentOfType<StartOp>() || isa<StartOp>(op))
       return WalkResult::advance();

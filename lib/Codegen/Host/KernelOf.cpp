@@ -57,6 +57,7 @@ static LogicalResult emitColumnReduction(EinsumOp op, Kernel &k) {
       at += width;
     }
   };
+  // The last block may be narrower. It is emitted separately, so that full blocks have constant widths.
   int64_t full = columns / block;
   Num end = e.integer(full);
   e.loop(k.lo, e.min(k.hi, end), 1, [&](Num item) { sumBlock(item * block, {lanes, lanes, lanes, lanes}); });
@@ -87,6 +88,8 @@ static LogicalResult emitLoops(EinsumOp op, Kernel &k) {
     }
     return value;
   };
+  // A loop per summed factor, the first one outermost. `index` holds the loop variables when the innermost body is
+  // emitted.
   std::function<Num(ArrayRef<int>)> sum = [&](ArrayRef<int> rest) -> Num {
     if (rest.empty())
       return product();

@@ -182,6 +182,7 @@ LogicalResult Generator::count(StepCounts &counts) {
     it->second.launches += launches;
     return counts.machine.opSeconds + it->second.seconds(counts.machine);
   };
+  // Each of these adds one kernel, product or attention of the program's tables, by its number there.
   Operation *op = nullptr; // the op whose kernels are added
   auto addKernel = [&](size_t i, int64_t launches) {
     return add(kernelInfos[i].function, kernelTable[i].name, launches, [&] {
@@ -198,6 +199,7 @@ LogicalResult Generator::count(StepCounts &counts) {
   };
   // The calls of each op are recorded. A body runs once per microbatch, or once per call of its function.
   for (const Written &one : written) {
+    // Launches are those of one call of the block. `counts.seconds` is per execution of the op.
     auto loop = one.op->getParentOfType<AccumulateOp>();
     int64_t executions = loop ? loop.getMicrobatches() : 1,
             called = std::max<int64_t>(calls.lookup(one.op->getBlock()), 1);

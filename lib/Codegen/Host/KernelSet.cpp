@@ -100,6 +100,8 @@ FailureOr<bool> KernelSet::writeForm(Operation *op, unsigned part, StringRef nam
   OpBuilder b = OpBuilder::atBlockEnd(output.getBody());
   Location loc = op->getLoc();
   Type pointer = LLVM::LLVMPointerType::get(context), i64 = b.getI64Type();
+  // The function of a kernel: int64 kernel(pointers to buffers, first item, end of items, scratch). It returns 0, or a
+  // status that the kernel sets.
   auto function = LLVM::LLVMFuncOp::create(b, loc, name, LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer}),
                                            LLVM::Linkage::Internal);
   Block *entry = function.addEntryBlock(b);

@@ -53,6 +53,7 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
     writeRow(i, row);
     if (op.getOffset())
       return status;
+    // `first` is 1 + the first id that is not in the table, or 0 if there is none yet. It becomes the kernel's status.
     Num first = e.select(e.inRange(status[0], e.integer(1)), i + 1, status[0]);
     return Emitter::Carried{e.select(row.inside, status[0], first)};
   })[0];

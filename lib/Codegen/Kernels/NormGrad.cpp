@@ -58,6 +58,7 @@ static void writeColumns(Emitter &e, const NormGrad &n, const Operands &at, Num 
   for (auto [offset, w] : pieces)
     zeros.append(n.layerNorm ? 2 : 1, e.zeros(w));
   const int64_t chunk = 64;
+  // The inner loop sums one chunk of rows from zero; the outer loop adds the chunks.
   auto totals = e.loop(e.integer(0), e.integer(n.rows), chunk, zeros, [&](Num start, const Emitter::Carried &totals) {
     Num end = e.min(start + chunk, e.integer(n.rows));
     auto partial = e.loop(start, end, 1, zeros, [&](Num r, const Emitter::Carried &carried) {

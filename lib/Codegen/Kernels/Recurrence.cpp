@@ -175,6 +175,8 @@ LogicalResult pc::kernels::emit(RecurrenceOp op, Kernel &kernel) {
 
 /// Writes db. Also writes da if a has all dims, because then each element of da has only one term.
 static void emitWalkBack(RecurrenceGradOp op, const Dims &dims, bool withA, Kernel &kernel) {
+  // The gradient of h_t is g_t = dh_t + a_(t+1) g_(t+1): the same recurrence, walked in the other direction.
+  // db_t = g_t, and da_t = g_t h_(t-1).
   Emitter &e = kernel.e;
   Ptr a = kernel.operands[0], h = kernel.operands[1], dh = kernel.operands[2], da = kernel.results[0],
       db = kernel.results[1];
@@ -229,6 +231,7 @@ static void emitSums(RecurrenceGradOp op, const Dims &dims, Kernel &kernel) {
   Emitter &e = kernel.e;
   Ptr h = kernel.operands[1], da = kernel.results[0], g = kernel.results[1];
   const Dim &t = dims.recurrent;
+  // The distance from an element of h to the element of the previous step.
   const int64_t before = op.getReverse() ? t.stride : -t.stride;
   SmallVector<Dim> kept, summed;
   for (const Dim &dim : dims.others)
@@ -261,6 +264,7 @@ static void emitSums(RecurrenceGradOp op, const Dims &dims, Kernel &kernel) {
   };
 
   kernel.kind = "reduction";
+  // If all lanes share one element of da, an item sums over the lanes. Otherwise, each lane has its own element.
   if (dims.oneA && dims.lanes > 1) {
     kernel.forItems(sizeOf(kept), dims.lanes, /*reduces=*/true, [&](Num element) {
       At first = elementOf(e, kept, element);

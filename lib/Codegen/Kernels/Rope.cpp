@@ -64,6 +64,7 @@ LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
   const bool inverse = op.getInverse();
   Emitter &e = kernel.e;
   kernel.kind = "elementwise";
+  // Only part of the head is rotated: vectors must not cross its limits.
   if (const int64_t unit = std::gcd(std::gcd(half, d), first); kernel.simt && 2 * half < d)
     kernel.simt->setWidest(std::min<int64_t>(e.lanes, unit & -unit)); // vectors begin at multiples of their width
   // All heads of a token share a row of the tables.

@@ -28,6 +28,8 @@ public:
     bool trains = false;
     int64_t microbatches = 1, arena = 0;
     auto all = planned->getParentOfType<ModuleOp>();
+    // Stages are modules of their own. Whether the program trains, and with which optimizers, is a property of all
+    // stages.
     (all ? all : planned).walk([&](Operation *op) {
       auto state = dyn_cast<StateOp>(op);
       generates = generates || (state && state.getCache());
@@ -43,6 +45,7 @@ public:
     trains = trains && !generates;
     llvm::sort(optimizers);
     optimizers.erase(llvm::unique(optimizers), optimizers.end());
+    // All other entries describe this stage's program.
     planned.walk([&](Operation *op) {
       if (auto one = dyn_cast<ProgramOp>(op))
         about = one;

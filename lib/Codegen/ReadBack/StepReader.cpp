@@ -65,6 +65,8 @@ bool StepReader::readCall(LLVM::CallOp op) {
     call.addresses.push_back(isa<LLVM::LLVMPointerType>(operand.getType()) && i ? addressOf(operand) : At{none});
     if (microbatch && operand == microbatch)
       call.loopNumber = static_cast<int>(i);
+    // An operand of two values is the number of the call, which the accumulation makes different in the first
+    // microbatch.
     auto select = operand.getDefiningOp<LLVM::SelectOp>();
     if (!select)
       continue;
@@ -73,6 +75,7 @@ bool StepReader::readCall(LLVM::CallOp op) {
     call.numbers.back() = numberOf(select.getTrueValue());
     call.laterIndex = numberOf(select.getFalseValue());
   }
+  // Stores before the call write its list of addresses, in order and without gaps.
   for (auto [element, at] : stored) {
     if (element != static_cast<int64_t>(call.list.size()))
       return false;

@@ -105,6 +105,7 @@ std::string pc::tableBytes(ModuleOp kernels) {
     if (!program)
       return "";
     const pcrt_program &p = *program;
+    // Fields are added as values, not as memory: a struct may contain padding and pointers.
     for (int64_t number :
          {int64_t(p.abi_version), p.arena_bytes, int64_t(p.target), int64_t(p.num_tickets), p.workspace_offset,
           p.workspace_bytes, int64_t(p.num_stages), int64_t(p.stage_axis), int64_t(p.stage), p.json_bytes})
@@ -125,6 +126,7 @@ std::string pc::tableBytes(ModuleOp kernels) {
     auto images = reader.rowsOf(p.images, p.num_images);
     if (!ok || !images)
       return "";
+    // Images count by their contents, since they contain the code of the GPU.
     for (const pcrt_image &image : *images) {
       for (int64_t number : {image.kind, image.arch, image.arch_specific})
         bytes.add(number);

@@ -370,6 +370,9 @@ bool TableCheck::grouped(Operation *op, const Call &call) {
   wanted.a_dtype = elementTypeOf(values[a]), wanted.b_dtype = elementTypeOf(values[b]);
   wanted.c_dtype = elementTypeOf(values.back());
   size_t others = isProduct ? 1 : 0; // further letters of operands with tokens
+  // The layouts of the operands and the result say which operation the op is. First, ops on rows: packing or unpacking
+  // numbers, then vectors, and spreading or summing values of experts. Then, the products: the gradient of the weights,
+  // and the product of rows with the weights.
   if (!isProduct && aRest.empty() && cRest.empty() && (aLies == PCRT_LIES_ROWS) != (cLies == PCRT_LIES_ROWS)) {
     wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
     setRows(rows, 1, 1);
@@ -401,6 +404,7 @@ bool TableCheck::grouped(Operation *op, const Call &call) {
     wanted.b_batch_stride = spec.strideOf(letters[b], spec.expert());
     wanted.b_k_stride = spec.strideOf(letters[b], aRest[0]), wanted.b_n_stride = spec.strideOf(letters[b], cRest[0]);
   }
+  // `wanted` starts from zeros, and so do the rows of the generator, so all bytes can be compared at once.
   bool fits = wanted.grouped && memcmp(&row, &wanted, sizeof row) == 0;
   return (fits || refuse(op, "is a different matrix product in the tables")) &&
          same(op, "a", call.address(2), homeOf(values[a])) && same(op, "b", call.address(3), homeOf(values[b])) &&
@@ -431,6 +435,8 @@ bool TableCheck::product(Operation *op, const Call &call) {
   At to = sum ? At{homeOf(current.getResult(sum->getOperandNumber()))} : homeOf(c);
   Value base = fused.base();
   bool inPlace = base && homeOf(base) == to;
+  // The first microbatch sets the sum over microbatches, and later ones add to it: two rows that differ in
+  // `accumulate`.
   for (auto [index, accumulate] : {std::pair(call.number(1), inPlace), std::pair(call.later(), inPlace || sum)}) {
     const pcrt_gemm_desc &row = gemmRows[index];
     bool swapped = call.address(2) != homeOf(fused.operand(0));
@@ -456,6 +462,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
   if (!same(op, "the bias", call.address(5), orNull(fused.bias())) ||
       !same(op, "aux", call.address(6), orNull(fused.aux())))
     return false;
+  // The base is elsewhere: the product is written alone, and a kernel adds the base.
   if (!base || inPlace)
     return true;
   const Call *add = expect(op, "pcrt_launch");

@@ -133,7 +133,8 @@ bool TableCheck::checkEvaluation() {
   if (taken < evaluationCalls.size())
     return refuse(step, "makes a call of @" + evaluationCalls[taken].callee +
                             " in its evaluation that does not belong there");
-  // An evaluation must not change training, so no result of it may overlap a parameter or a state.
+  // An evaluation must not change training, so no result of it may overlap a parameter or a state. Leaves do not
+  // overlap, so only the last one that begins before a value's end can overlap the value.
   std::map<int64_t, int64_t> leaves; // ends of leaves, by their starts
   step.walk([&](Operation *op) {
     if (isa<ParameterOp, StateOp>(op))
@@ -144,6 +145,8 @@ bool TableCheck::checkEvaluation() {
     auto after = leaves.lower_bound(end);
     return after == leaves.begin() || std::prev(after)->second <= begin;
   };
+  // Checks each op: outputs are shown as they must be; moves and ops read values that the evaluation has computed, and
+  // overwrite no leaf. Messages between stages are collected, and compared after all stages.
   return !step.walk([&](Operation *op) {
                 auto output = dyn_cast<OutputOp>(op);
                 bool isThere = evaluated.contains(op), isLoss = output && isOfEvaluation(output);

@@ -143,6 +143,8 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
   auto from = cast<RankedTensorType>(move->getOperand(0).getType());
   auto to = cast<RankedTensorType>(move->getResult(0).getType());
   int64_t dim = move.getMoveDim(), other = move.getOtherDim();
+  // The dims are divided into five groups, which are products of sizes: dims before the moved one, it, dims up to the
+  // second moved one, that one, and the rest.
   int64_t low = other < 0 ? dim : std::min(dim, other), high = std::max(dim, other);
   Value operand = move->getOperand(0);
   const bool inBytes = elementTypeOf(operand) == PCRT_I4; // pairs of codes are moved as bytes
@@ -266,6 +268,7 @@ bool TableCheck::runOp(Operation *op) {
       })
       .Case([&](StartOp start) {
         const Call *call = expect(op, "pcrt_start");
+        // The list has the buffers of all inputs, then those of all results.
         SmallVector<At> wanted;
         llvm::for_each(start.getInputs(), [&](Value value) { wanted.push_back(homeOf(value)); });
         llvm::for_each(start.getWait().getResults(), [&](Value value) { wanted.push_back(homeOf(value)); });

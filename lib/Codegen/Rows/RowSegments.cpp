@@ -202,6 +202,7 @@ void RowProgram::emit() {
     k.scratchBytes = (scratchElements() + numDrawn) * 4;
   rowValues.resize(nodes.size());
   Position nowhere{e.integer(0), e.integer(0), 0};
+  // Scalars are the same for all rows, so they are computed once, before the loop over rows.
   for (auto [i, n] : llvm::enumerate(nodes))
     if (n.space == Space::Scalar) {
       SmallVector<Num> args;

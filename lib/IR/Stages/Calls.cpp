@@ -185,6 +185,7 @@ void pc::inlineCalls(ModuleOp program) {
         for (Value result : clone->getResults()) {
           if (isa<TicketType>(result.getType()))
             continue;
+          // The range that contains the address is the last one that starts at or before it.
           int64_t address = homeOrNone(result);
           auto place = std::prev(places.upper_bound(address));
           auto home = HomeAttr::get(program.getContext(), place->second + address - place->first, rowsOf(result));

@@ -212,6 +212,7 @@ std::vector<int> pc::pipeline::interleavingGroups(int stages, int microbatches) 
   return sizes;
 }
 
+/// The table of schedules. Each row has its sources: papers for published bounds, or "own" for counts that tests check.
 const std::vector<NamedSchedule> &pc::pipeline::namedSchedules() {
   static const std::vector<NamedSchedule> schedules = {
       {.name = "naive",

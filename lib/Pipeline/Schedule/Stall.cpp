@@ -142,6 +142,7 @@ private:
       for (Place target : waitsOf(heads[h]))
         if (!finished[done(target)])
           waits[h].push_back({headOf.at({target.stage, of(target).stream}), target});
+    // A cycle through each head in turn; the shortest of all is the best explanation.
     std::vector<std::pair<int, Place>> best; // heads, and the instructions for which they wait
     for (size_t h = 0; h < heads.size(); ++h) {
       std::vector<int> from(heads.size(), -1);
@@ -198,9 +199,11 @@ private:
       auto other = otherSide.find(part.flow);
       if (other == otherSide.end())
         continue;
+      // An instruction may have several parts in one flow. Part number `skip` of them is the one that is looked for.
       int skip = seen[{part.send, part.flow}]++;
       for (size_t n = 0; n < own.size(); ++n)
         if (own[n].stage == at.stage && own[n].index == at.index && skip-- == 0) {
+          // A send waits for the receive of the message that is `buffered` messages earlier, whose slot it takes.
           int partner = static_cast<int>(n) - (part.send ? buffered : 0);
           if (partner >= 0 && partner < static_cast<int>(other->second.size()) &&
               !finished[reached(other->second[partner])])

@@ -118,21 +118,27 @@ private:
     Num rows = e.min(e.integer(block), e.integer(a.s) - first);
     Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, of.begins, tileColumns(lanes));
     Num count = a.limits() ? columns - begin : columns;
+    // With a window or documents, the block reads keys from `begin` on. Buffers over keys are used from there, so that
+    // loops have `count` columns.
     auto fromBegin = [&](Ptr p, int64_t stride) { return a.limits() ? p + begin * stride : p; };
     Num blockOffset = of.queryOffset + first * a.queryStride(), m = e.integer(block);
     Num blockOutOffset = of.outOffset + first * a.outStride();
     Ptr blockQ = q + blockOffset, blockOut = o + blockOutOffset, blockDout = dout + blockOutOffset;
+    // Rows after the end of the sequence are zeros, so products need no special case for the last block.
     copyPadded(e, rows, m, depth, paddedDepth, a.alongD(e, blockQ, a.queryStride()), {at.queries, paddedDepth});
     copyPadded(e, rows, m, depth, paddedDepth, a.alongD(e, blockDout, a.outStride()), {at.outGradients, paddedDepth});
     if (words) {
       packPadded(e, a.factors, rows, m, a.d, paddedD, {blockQ, a.queryStride()}, {at.packedQueries, paddedD});
       packPadded(e, a.factors, rows, m, a.d, paddedD, {blockDout, a.outStride()}, {at.packedOutGradients, paddedD});
     }
+    // Scores and gradients of weights. Then, step by step, the softmax turns them into weights and gradients of scores.
+    // At the end, these give dq, and add to dk and dv.
     Ptr weights = fromBegin(at.weights, 1), gradients = fromBegin(at.gradients, 1);
     product(e, a.factors, m, count, false, e.integer(depth), {at.queries, paddedDepth},
             {fromBegin(at.keysAcross, 1), strideT}, {weights, strideT}, false);
     product(e, a.factors, m, count, false, e.integer(depth), {at.outGradients, paddedDepth},
             {fromBegin(at.valuesAcross, 1), strideT}, {gradients, strideT}, false);
+    // bf16 values are packed `per` to a word, so a step is `per` queries.
     Num steps = (rows + (per - 1)) / per;
     Queries here{first, rows, columns, begin, blockOut, blockDout};
     e.loop(zero, steps, 1, [&](Num step) { softmaxGradient(of, here, step); });

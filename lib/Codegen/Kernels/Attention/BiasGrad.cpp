@@ -17,9 +17,12 @@ void pc::kernels::emitBiasGrad(const AttentionShape &a, Kernel &kernel) {
   std::optional<Dropping> dropping = a.dropping(kernel, 6);
   const int64_t entries = a.addends(), heads = a.heads * a.groups;
   kernel.kind = "attention";
+  // The gradient of an entry is the sum of dscore over all its pairs. It computes q.k, dout.v and dout.o again for each
+  // pair, in one loop over d, instead of storing a matrix of s x t scores.
   kernel.forItems(a.batch * heads * entries, 1, /*reduces=*/false, [&](Num item) {
     Num entry = item % entries, head = item / entries % heads, batch = item / (entries * heads);
     Num ahead = entry - (a.s - 1), none = e.integer(0);
+    // The queries for which key = query + ahead exists. A causal mask or a window may exclude the whole entry.
     Num begin = e.max(none, none - ahead), end = e.min(e.integer(a.s), e.integer(a.t) - ahead);
     if (a.causal)
       end = e.select(none < ahead, none, end);
@@ -42,6 +45,7 @@ void pc::kernels::emitBiasGrad(const AttentionShape &a, Kernel &kernel) {
         Num drawn = dropping->row({batch, head / a.groups, head % a.groups, query});
         dots[1] = dropping->apply(dots[1], drawn, key, {0});
       }
+      // The derivative of the softmax: dscore = p (dp - D) with dp = dout.v and D = dout.o.
       Num change = weight * (dots[1] - dots[2]);
       if (a.documented)
         change = e.select(key < a.firstSeen(e, query, a.startsOf(starts, batch)), e.real(0), change);

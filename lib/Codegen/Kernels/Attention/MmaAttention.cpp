@@ -278,6 +278,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
+  // If nothing else changes the scores, their scale is applied only in the exponent.
   const double unit = a.changesScores() ? 1 : a.scale, factor = unit * at.log2e;
   kernel.kind = "attention";
   QueryBlock block(at, kernel, at.warpgroups || a.d <= 64 ? 64 : 32, k, v, counts, a.bias(kernel, 3),
@@ -299,6 +300,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
       scores = block.masked(first, scores, nothing);
       Emitter::Carried following, output(carried.begin() + 4, carried.end());
       Num sums[2];
+      // A thread holds elements of two rows of a tile. In a list of sums, row r has 2r, 2r + 1, 2r + 4, 2r + 5, ...
       for (int64_t r = 0; r < 2; ++r) {
         Num larger = carried[r];
         for (size_t i = 2 * r; i < scores.size(); i += i % 2 ? 3 : 1)
@@ -322,6 +324,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
     });
     Num inverse[2];
     for (int64_t r = 0; r < 2; ++r) {
+      // The sink takes part in the sum of weights, but has no value.
       Num sum = at.sumOfRow(done[2 + r]);
       if (a.sunk)
         sum = sum + e.exp2((lowest - done[r]) * factor);

@@ -27,6 +27,7 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
   QueryBlock block(at, kernel, small ? 32 : 64, in.k, in.v, in.counts, in.bias, in.starts, in.dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
+    // For each of the thread's two rows: -lse in base 2, and D = dout . o, which the softmax's derivative subtracts.
     Num minusLse[2], dots[2];
     for (int64_t r = 0; r < 2; ++r) {
       Num statistic = at.statistic(block.batch, block.query.inside[r], block.head);
@@ -46,6 +47,7 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
       Emitter::Carried changes = block.kept(first, at.timesTransposed(gradients, values, block.tile));
       Emitter::Carried slopes = a.changesScores() ? block.score(first, weights) : Emitter::Carried();
       const double unit = a.changesScores() ? 1 : a.scale;
+      // p = exp(score - lse), dscore = p (dp - D). In `changes`, elements i % 4 / 2 = r belong to row r.
       for (auto [i, change] : llvm::enumerate(changes)) {
         Num p = e.exp2(e.fma(weights[i], e.real(unit * at.log2e), minusLse[i % 4 / 2]));
         change = p * (change - dots[i % 4 / 2]);

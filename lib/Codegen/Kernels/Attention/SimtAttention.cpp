@@ -108,17 +108,21 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
   Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3), bias = a.bias(kernel, 3);
   Ptr starts = a.starts(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
+  // Larger groups rescale less often, but hold more scores in registers.
   constexpr int64_t together = 8; // keys that share one rescaling
   const int64_t blocks = llvm::divideCeil(a.s, at.perBlock()), tile = at.tile();
   kernel.kind = "attention";
   kernel.items = a.batch * at.heads() * blocks;
   Ptr keys = e.shared(tile * a.d), values = e.shared(tile * a.d);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
+    // An item is a block of queries of one head. A team holds its queries in registers, and passes over the keys in
+    // tiles, which all its threads copy to shared memory.
     Num firstQuery = item % e.integer(blocks) * at.perBlock(), head = item / e.integer(blocks) % e.integer(at.heads());
     Num batch = item / e.integer(blocks * at.heads()), keyHead = head / e.integer(a.groups);
     Ptr begins = a.startsOf(starts, batch);
     Num query = firstQuery + at.member(), exists = query < e.integer(a.s);
     Num inside = e.min(query, e.integer(a.s - 1));
+    // Threads after the last query compute its results again, and do not store them. So all threads reach the barriers.
     Slice mine = at.load(q, at.queryRow(batch, inside, head));
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), counts), mySight = a.seen(e, query, counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
@@ -170,6 +174,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
       });
     });
     e.when(exists, [&] {
+      // An output without any visible key is 0, and its lse is -infinity.
       Slice output(done.begin() + 2, done.end());
       Num logSum = done[0] + e.log(done[1]), any = e.real(0) < done[1];
       for (Num &x : output) {
@@ -210,6 +215,7 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
     Num query = firstQuery + at.member(), inside = e.min(query, e.integer(a.s - 1));
     Num row = at.queryRow(batch, inside, head), outRow = at.outRow(batch, inside, head);
     Slice mine = at.load(in.q, row), gradient = at.load(in.dout, outRow);
+    // D = dout . o, which the softmax's derivative subtracts from each gradient of a weight.
     Num correction = at.dot(gradient, at.load(in.o, outRow));
     Num lse = in.lse.load((batch * at.heads() + head) * a.s + inside);
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), in.counts), mySight = a.seen(e, query, in.counts);
@@ -230,6 +236,7 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
         if (a.limits())
           visible = visible & e.notBefore(key, unseen);
         auto score = at.score(at.dot(mine, keyVector), addends, key);
+        // The weight is computed again from lse, so the forward pass stores no weights.
         Num p = e.exp(score.value - lse);
         Num change = in.kept(at.dot(gradient, at.load(values, j * a.d)), drawn, key);
         Num ds = p * (change - correction) * a.scale;
@@ -252,12 +259,15 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
   kernel.items = a.batch * a.heads * blocks;
   Ptr queries = e.shared(tile * d), gradients = e.shared(tile * d), statistics = e.shared(2 * tile);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
+    // An item is a block of keys of one key head. Its sums get terms from all query heads that share it (`groups`).
     Num firstKey = item % e.integer(blocks) * at.perBlock(), keyHead = item / e.integer(blocks) % e.integer(a.heads);
     Num batch = item / e.integer(blocks * a.heads);
     Ptr begins = a.startsOf(in.starts, batch);
     Num key = firstKey + at.member();
     Num row = at.keyRow(batch, e.min(key, e.integer(a.t - 1)), keyHead);
     Slice myKey = at.load(in.k, row), myValue = at.load(in.v, row);
+    // A causal mask hides the keys from queries before them, so the loop begins at the first tile of queries that sees
+    // a key.
     Num begin = a.causal && !a.counted ? e.min(firstKey, e.integer(a.s)) / e.integer(tile) * tile : e.integer(0);
     Num end = a.lastQuery(e, firstKey, at.perBlock());
     Emitter::Carried init = at.zeros();
@@ -270,6 +280,8 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
         e.barrier();
         at.copyTile(in.q, queries, first, e.integer(a.s), queryRow);
         at.copyTile(in.dout, gradients, first, e.integer(a.s), outRow);
+        // D of each query of the tile: `perQuery` neighbouring threads add up dout . o, and the first of them stores it
+        // with the query's lse.
         Num line = e.rank / e.integer(perQuery), lane = e.rank % e.integer(perQuery);
         Num query = e.min(first + line, e.integer(a.s - 1)), from = outRow(query);
         Num partial = e.loop(lane * at.width, e.integer(d), perQuery * at.width, {e.real(0)},

@@ -80,6 +80,9 @@ public:
       lse = kernel.results[1];
   }
 
+  /// Emits the op. On a CPU, an item computes all of its part of the cache. On a GPU, part 0 writes the scores to the
+  /// workspace, and part 1 sums the values with their weights. An item that sees no key writes zeros, and an lse of
+  /// -1e30, which gives it no weight when parts are merged.
   void emit() {
     const int64_t tokens = cast<RankedTensorType>(op.getQ().getType()).getDimSize(1), row = groups * cache.width;
     kernel.kind = "attention";

@@ -38,6 +38,8 @@ LogicalResult pc::kernels::emit(GumbelOp op, Kernel &kernel) {
         [&] {
           const PhiloxKey key{word(kernel.operands[2], row * 3), word(kernel.operands[2], row * 3 + 1)};
           Num position = word(kernel.operands[2], row * 3 + 2), inverse = e.real(1) / temperature;
+          // Each Philox call gives four words. The word of a class depends on its global number, not on its place on
+          // this rank, so a split vocabulary draws the same numbers.
           e.loop(first, end, 1, [&](Num i) {
             Num number = offset + i;
             std::array<Num, 4> words =
@@ -45,6 +47,8 @@ LogicalResult pc::kernels::emit(GumbelOp op, Kernel &kernel) {
             Num which = number % e.integer(4), bits = words[3];
             for (int w = 2; w >= 0; --w)
               bits = e.select(which < e.integer(w + 1), words[w], bits);
+            // 23 bits give u = (bits + 0.5) / 2^23, which is never 0 or 1. -log(-log u) is then a sample of the Gumbel
+            // distribution, and the class with the largest y is a sample of the softmax.
             bits = e.wrap(arith::ShRUIOp::create(e.b, e.loc, bits.v, e.integer(9).v));
             Num u = e.wrap(arith::SIToFPOp::create(e.b, e.loc, e.b.getF32Type(), bits.v));
             u = (u + 0.5) * (1.0 / (1 << 23));

@@ -177,17 +177,20 @@ void pc::kernels::emitProductByTensorCores(OnRows &on) {
   SimtEmitter &e = on.e;
   const pcrt_gemm_desc &d = on.d;
   const int64_t side = sideFor(d.n);
+  // If the depth is a multiple of the tile's depth, no copy needs a check of its end.
   const bool whole = d.k % depth == 0;
   TileProduct m(on, {on.tile, /*deep=*/true}, {side, d.b_n_stride != 1});
   forRowBlocks(on, threads, on.tile, side, [&](const RowBlock &block) {
     m.begin();
     auto exists = [&](Num line) { return block.first + line < block.end; };
+    // Lines after the last row of the expert read the block's first row, so that loads stay inside of the buffer.
     OnRows::Carried rows; // offsets of this thread's rows of a; rows that do not exist are not stored
     for (int64_t trip = 0; trip < m.leftTile().trips(); ++trip) {
       Num line = m.place(m.leftTile(), trip).first;
       rows.push_back(on.rowAt(d.a_lies, e.select(exists(line), block.first + line, block.first), d.k));
     }
     Num weights = block.expert * d.b_batch_stride, end = e.integer(d.k);
+    // Elements beyond the end of the depth are copied as zeros, which add nothing to the sums.
     auto ifThere = [&](Num at) { return whole ? Num() : at < end; };
     auto sums = m.sum(e.integer(0), end, [&](Num first, Num buffer) {
       m.stage(m.leftTile(), buffer, on.a, [&](int64_t trip, Num, Num element) {
@@ -196,6 +199,7 @@ void pc::kernels::emitProductByTensorCores(OnRows &on) {
       auto placeOf = [&](Num line, Num element) {
         Num inDepth = first + (m.rightTile().deep ? element : line);
         Num column = block.column + (m.rightTile().deep ? line : element);
+        // A column beyond the last one reads column 0; its sums are not stored.
         if (d.n % side)
           column = e.select(column < e.integer(d.n), column, e.integer(0));
         return std::pair(inDepth, column);

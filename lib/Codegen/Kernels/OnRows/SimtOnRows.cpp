@@ -102,6 +102,7 @@ void pc::kernels::emitProductByNumbers(OnRows &on) {
   Multiplier m(on);
   forRowBlocks(on, threads, side, side, [&](const RowBlock &block) {
     m.begin();
+    // `deep`: neighbouring elements of the weights are along the summed dim, so a copy takes several of those at once.
     const bool deep = d.b_n_stride != 1;
     const int64_t widthOfA = e.widthFor(d.k), widthOfB = e.widthFor(deep ? d.k : d.n);
     auto exists = [&](Num line) { return block.first + line < block.end; };
