@@ -180,6 +180,7 @@ bool Rule::parse(StringRef spec, ArrayRef<int64_t> ranks) {
     return true;
   };
   auto [left, right] = spec.split("->");
+  // `ranks` has one entry for each operand and result. If there are only as many as results, the op has no operands.
   bool hasOperands = ranks.size() > right.count(',') + 1;
   if ((!hasOperands || parseSide(left, operands)) && parseSide(right, results)) {
     whole.resize(names.size());

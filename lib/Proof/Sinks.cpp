@@ -170,6 +170,8 @@ bool Walk::update(Stage &stage, UpdateOp update) {
       placer.localShape(update.getValue()) != placer.localShape(leaf))
     return refuse(update, "sets " + textOf(name) + ", which has placement " + old.text(axis.names()) +
                               ", to a value with placement " + now.text(axis.names()));
+  // A reference has an update for each leaf, which this one must equal. Without it, the first update of a leaf becomes
+  // the reference for the other stages.
   auto [known, isNew] = facts.updates.try_emplace(name, among(state));
   if (reference) {
     auto wanted = reference->updates.find(name);
@@ -187,6 +189,7 @@ bool Walk::update(Stage &stage, UpdateOp update) {
   if (stage.arena < 0)
     return true;
   stage.last[held.leaf] = state;
+  // The update copies the value if it is not in the leaf's bytes already.
   std::optional<Range> from = rangeOf(stage, update, update.getValue()), to = rangeOf(stage, update, leaf);
   if (from != to)
     stage.bytes.write(*to, state);

@@ -168,6 +168,7 @@ private:
     Blame blame{failure.op, failure.fault, "", std::nullopt};
     // For a missing update, the value may exist without being stored.
     if (failure.from.empty() && failure.wanted) {
+      // The last op that computes the wanted value in this program is the one to name.
       for (const Made &made : trace.made)
         if (made.state.value == *failure.wanted && programOf(made.op) == programOf(failure.op)) {
           blame.op = made.op;
@@ -187,6 +188,7 @@ private:
         copy.fault = failure.fault;
         return copy;
       }
+    // If only the scale is wrong, an op that counts ranks or keys is the likely reason.
     Operation *last = nullptr; // the last op that computes an operand
     for (int from : failure.from)
       if (Operation *op = from < 0 ? nullptr : trace.made[from].op)

@@ -345,6 +345,8 @@ Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
     case Recipe::Function:
       break;
     }
+    // All other recipes are a random function of their key, which includes the operands. A linear recipe is a random
+    // matrix instead, so that it keeps sums and scales of its operand.
     Key key = Key(recipe.key).add(number);
     for (auto [i, operand] : llvm::enumerate(operands))
       if (recipe.kind != Recipe::Linear || i != recipe.line)

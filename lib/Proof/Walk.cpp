@@ -119,6 +119,7 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
   // For the broadcast of a rounded bias, the readers also matter (Values.cpp).
   bool isShared =
       !isa<EinsumOp>(op) || op->getNumOperands() != 1 || !isBf16(op->getOperand(0)) || isBf16(op->getResult(0));
+  // The hash finds candidates; `areAlike` decides.
   size_t hash = llvm::hash_combine(op->getName(), op->getName().hashOpProperties(op->getPropertiesStorage()),
                                    llvm::hash_combine_range(in));
   auto [begin, end] = memosByHash.equal_range(hash);
@@ -223,6 +224,8 @@ bool Walk::compute(Stage &stage, Operation *op) {
     rows = points[mask];
   }
   bool runsOnce = op->getBlock() == &stage.step.getBody().front();
+  // Ops in loops meet the same operands again and again, so the last memo of each op is tried before the search by
+  // hash.
   const Memo *none = nullptr, *&last = runsOnce ? none : memoOfLast[op];
   if (!last || last->in != in)
     last = memoOf(op, in);

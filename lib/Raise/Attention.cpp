@@ -80,6 +80,8 @@ static std::optional<Pieces> piecesOf(Value result) {
       (p.causal && weights.dims[scores.keys] != p.keys))
     return std::nullopt;
 
+  // Each dim of v, k and q gets its role. `shared`: dims of all three, such as batch and key heads; `own`: dims of q
+  // only, such as positions and query heads of a group.
   int ofV = -1;
   for (int dim : p.v.dims)
     if (dim != p.keys && !p.k.has(dim)) {
@@ -96,6 +98,7 @@ static std::optional<Pieces> piecesOf(Value result) {
   for (int dim : p.q.dims)
     if (dim != p.width && !p.k.has(dim))
       p.own.push_back(dim);
+  // With a causal mask, the positions of queries come first in `own`.
   if (p.causal) {
     int queries = weights.dims[scores.queries];
     if (!llvm::is_contained(p.own, queries))

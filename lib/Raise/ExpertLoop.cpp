@@ -264,6 +264,7 @@ bool Experts::stackOperands(ArrayRef<Value> values, SmallVectorImpl<Stacked> &op
 /// of experts.
 Stacked Experts::stackOps(ArrayRef<Value> values) {
   Operation *first = values[0].getDefiningOp();
+  // The ops must be equal except for their operands.
   for (Value value : values)
     if (value.getDefiningOp()->getAttrDictionary() != first->getAttrDictionary() ||
         value.getDefiningOp()->getNumOperands() != first->getNumOperands() ||
@@ -302,6 +303,7 @@ Stacked Experts::stackOps(ArrayRef<Value> values) {
   }
   if (!first->hasTrait<Pointwise>())
     return {};
+  // A pointwise op needs operands of the same shape, so a shared operand is repeated for each expert.
   for (Stacked &operand : operands)
     if (!operand.hasExperts) {
       SmallVector<int> dims = dimsOf(operand.value), result(dims);
@@ -430,6 +432,7 @@ bool pc::raiseExpertLoop(Operation *op) {
     else if (constantOf(addend) != 0)
       others.push_back(addend);
   }
+  // Each expert must have exactly one share, for otherwise the sum is not the one over all experts.
   if (!first || shares.size() < 2 || typeOf(first->value).getDimSize(first->dim) != static_cast<int64_t>(shares.size()))
     return false;
   Experts experts(root, shares.size());

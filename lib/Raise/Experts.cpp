@@ -358,6 +358,7 @@ void ExpertSum::rebuild(Operation *op) {
     return;
   }
   FactorRule rule = einsum.getFactorRule();
+  // Dims of the result keep their numbers; summed dims get the numbers after them.
   int next = static_cast<int>(rule.results[0].size());
   SmallVector<int> places(rule.factors.size(), -1);
   for (auto [dim, f] : llvm::enumerate(rule.results[0]))
@@ -389,6 +390,8 @@ Value ExpertSum::build(const ProductForm &product) {
       values.push_back(own);
     isRouted |= isEntry(own);
   }
+  // A product must be routed if some factor depends on more than the mask's dims: it has a value for each chosen expert
+  // of a token.
   isRouted |= !weights.empty() && llvm::any_of(values, [&](const Term &term) {
     return llvm::any_of(term.dims, [&](int dim) { return !llvm::is_contained(mask, dim); });
   });

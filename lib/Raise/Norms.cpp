@@ -85,6 +85,7 @@ static std::optional<NormTerms> normIn(Value value, ProductForm &product) {
   for (auto [i, factor] : llvm::enumerate(product.terms)) {
     if (!squareOfInverse(factor.value))
       continue;
+    // x must be the value whose mean square is in the inverse root, along the same dims.
     for (auto [j, x] : llvm::enumerate(product.terms)) {
       bool isAlong = x.value == rms->x && llvm::all_of(llvm::enumerate(rms->mean.rows), [&](auto row) {
                        return x.dims[row.value()] == factor.dims[row.index()];
@@ -179,6 +180,7 @@ bool pc::raiseNorm(Operation *op) {
     Value one = ConstantOp::create(builder, loc, scalar, builder.getF64FloatAttr(number));
     return EinsumOp::create(builder, loc, columns, "-> e", ValueRange(one));
   };
+  // A norm without a scale or shift gets ones or zeros, because the ops have both operands.
   Value gamma = norm.gamma ? norm.gamma : filled(1);
   FloatAttr eps = builder.getF64FloatAttr(norm.rms.eps);
   Value last = moveToEnd(builder, loc, whole ? whole : x, norm.rms.mean.dim), y;

@@ -45,11 +45,14 @@ bool pc::raiseSoftmax(Operation *op) {
     auto [x, reduced] = *sum;
     int dim = reduced.dim;
     for (auto [j, exp] : llvm::enumerate(product.terms)) {
+      // Both factors must be along the same dims, and have the same x.
       auto along = llvm::map_to_vector(reduced.rows, [&](int row) { return exp.dims[row]; });
       if (exponentOf(exp.value) != x || along != inverse.dims)
         continue;
       OpBuilder builder(op);
       double any;
+      // The softmax op subtracts the largest element by itself, so numbers that are subtracted from all elements of a
+      // row are removed here.
       for (auto less = x.getDefiningOp<SubOp>(); less && broadcastAlong(less.getB(), dim, &any);
            less = x.getDefiningOp<SubOp>())
         x = less.getA();

@@ -161,11 +161,13 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
   Shape shape = leafLayout(leaf, leaf->getResult(0)).global;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensor>>(leaf)
       .Case([&](ParameterOp op) {
+        // Codes are signed and symmetric: from -127 to 127, or from -7 to 7.
         if (Type element = getElementTypeOrSelf(op.getType()); isCode(element)) {
           const double most = element.isInteger(8) ? 127 : 7;
           return drawParts(partsOf(op), shape, "",
                            [&](uint64_t bits) { return std::floor(uniform(bits) * (2 * most + 1)) - most; });
         }
+        // Parameters that start at a constant stay near it, such as the scales of norms near 1.
         double start = op.getInit().getKind() == InitKind::Fill ? op.getInit().getValue().getValueAsDouble() : 0;
         double deviation = start == 0 ? 0.3 : 0.1;
         return drawParts(partsOf(op), shape, "", [&](uint64_t bits) { return start + deviation * normal(bits); });

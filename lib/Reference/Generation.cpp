@@ -69,8 +69,10 @@ Tensors pc::cachedAttention(CachedAttentionOp op, Inputs in, int64_t offset) {
     auto position = static_cast<int64_t>(positions[token]);
     int64_t first = op.getWindow() ? position - static_cast<int64_t>(*op.getWindow()) + 1 : 0;
     std::vector<double> weights;
+    // A sink counts once for each query, so only the first part of a cache has it.
     const bool sink = sinks && base == 0;
     double largest = sink ? (*sinks)[head] : -INFINITY;
+    // A part has the positions from `base` on. The token sees those up to its own position and inside of the window.
     for (int64_t t = std::max(first, base); t <= std::min(position, base + at.context - 1); ++t) {
       double product = 0;
       for (int64_t i = 0; i < d; ++i)
@@ -126,6 +128,7 @@ Tensors pc::samplingThreshold(Inputs in) {
   int64_t classes = logits.shape.back();
   Tensor result(Shape(logits.shape.begin(), logits.shape.end() - 1), -INFINITY);
   for (int64_t row = 0; row < result.size(); ++row) {
+    // The settings of a row: temperature, top-k, top-p, min-p.
     double temperature = sampling[row * 4], k = sampling[row * 4 + 1], p = sampling[row * 4 + 2];
     double share = sampling[row * 4 + 3];
     if (!(temperature > 0) || (k <= 0 && p >= 1 && share <= 0))
@@ -147,6 +150,7 @@ Tensors pc::samplingThreshold(Inputs in) {
                    [&](double x) { return std::exp((x - largest) / temperature); });
     const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
     double before = 0; // the weight of classes with larger logits
+    // Equal logits are kept or dropped together, so that the result does not depend on the order of a sort.
     for (size_t i = 0, next; p < 1 && i < sorted.size(); i = next) {
       for (next = i; next < sorted.size() && sorted[next] == sorted[i]; ++next)
         before += weights[next];
@@ -155,6 +159,7 @@ Tensors pc::samplingThreshold(Inputs in) {
         break;
       }
     }
+    // A class needs at least `share` of the probability of the best class: exp((x - largest) / temperature) >= share.
     if (share > 0)
       cut(std::min(largest, largest + temperature * std::log(share)));
     result[row] = sorted.back();

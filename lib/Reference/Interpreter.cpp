@@ -121,6 +121,7 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
   StageRunner runner(axis);
   if (failed(runner.run(programs, all)))
     return failure();
+  // All stages have stopped. One that is not at its end waits for a message that never comes.
   if (llvm::any_of(llvm::seq(all.machines.size()), [&](int s) { return runner.waitingAt(s); })) {
     InFlightDiagnostic error = module.emitError() << "the stages wait for each other forever";
     for (size_t s = 0; s < stages.size(); ++s)

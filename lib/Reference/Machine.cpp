@@ -102,6 +102,7 @@ LogicalResult Machine::runOp(Operation *op) {
     if (auto output = dyn_cast<OutputOp>(op))
       return runOutput(output);
     if (auto move = dyn_cast<MoveOpInterface>(op)) {
+      // In an erased program, moves are identities, because each value is whole on the only rank.
       if (erased)
         return set(op->getResult(0), store.get(op->getOperand(0)));
       if (auto insert = dyn_cast<InsertOp>(op); insert && insert.getBase())

@@ -134,6 +134,7 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<
     SmallVector<const Tensor *> group;
     for (int64_t member : this->group(rank, axes))
       group.push_back(&parts[member]);
+    // Ranks that do not get a result have NaN, so that a wrong use of it is noticed.
     switch (move.getMoveKind()) {
     case MoveKind::AllReduce:
       return reduce(group, move.getReduction());

@@ -103,6 +103,8 @@ static pcrt_status choosePlan(ModuleOp model, CompileOptions &options, const Mac
   constexpr auto often = std::chrono::milliseconds(20);
   constexpr auto patience = std::chrono::seconds(2); // for the search to react to Ctrl-C
   NotedSignals interrupt({SIGINT}, SA_RESETHAND);    // a second Ctrl-C ends the process
+  // The search runs in a thread of its own, so that Ctrl-C can take the best plan so far even if a compile does not
+  // return soon.
   auto own = std::make_shared<OwnSearch>(model, options, machine);
   std::thread thread([own] { own->run(); });
   bool ends = false;

@@ -122,6 +122,7 @@ MoveTree Moves::search(const MoveTerms &terms, AxisState from, StateSet needed) 
       reached[bigger] = true;
     }
   }
+  // The cheapest tree that has all needed states; it may have others on the way.
   MoveTree *result = nullptr;
   for (unsigned set = 1; set < all; ++set)
     if (reached[set] && (set & goal) == goal && (!result || best[set].price < result->price))

@@ -64,6 +64,7 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
     }
     if (fixed)
       seeds.fixed = isWeight;
+    // Fixes the placement of values whose dims have exactly the names in `rest`: split along `restSplit`, or whole.
     seeds.pin = [&](const PlacementValue &v) -> std::optional<AxisState> {
       if (rest.empty() || rest.size() != v.names.size())
         return std::nullopt;

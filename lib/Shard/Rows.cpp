@@ -220,6 +220,7 @@ bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
             return false;
       if (divides(value, d))
         continue;
+      // Indivisible dims are remembered, not refused at once: only a dim that must be split is an error.
       indivisible = indivisible.value_or(std::pair(value, static_cast<int64_t>(d)));
       must |= name && seeds.must.contains(name);
     }

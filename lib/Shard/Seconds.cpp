@@ -152,6 +152,7 @@ std::optional<Assignment> PlacementProblem::minimizeSeconds() {
     for (unsigned value = 0; value < graph.values.size(); ++value)
       if (gradient[value])
         judged.sums += movePrice(value, produced(value), needed(value)).seconds() / share;
+    // `others` is A in the file's comment, and `price` becomes F.
     double others = price - share * judged.sums + (share - contend) * judged.backward;
     bound = std::max(bound, price);
     price = others + contend * judged.sums + (1 - contend) * std::max(0.0, judged.sums - judged.backward);
@@ -162,6 +163,7 @@ std::optional<Assignment> PlacementProblem::minimizeSeconds() {
       result.seconds = price - perByte * judged.bytes;
       result.bytes = judged.bytes;
     }
+    // If R > B, the maximum over s is at a larger s.
     bool longer = judged.sums > judged.backward;
     if (bestPrice <= bound * (1 + 1e-6) || (round == 0 && longer) || (round == 1 && !longer))
       break;

@@ -139,6 +139,7 @@ bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_
   auto isNot = [&](const Price &most) { return most < Price() || (most == Price() && cheap > dear); };
   if (isKnown && isNot(atMost))
     return false;
+  // `dear` is dominated if the sum of the smallest differences of all tables is not below 0.
   Price total;
   size_t n = alive[v].size();
   for (auto [id, step] : llvm::zip_equal(tablesOf[v], steps)) {
@@ -253,6 +254,7 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
     SmallVector<Sample, 8> samples = samplesOf(v, steps);
     SmallVector<bool> gone(samples.size());
     size_t left = samples.size();
+    // Choices are examined from the last to the first, so that of equal choices the first one stays.
     for (int dear = static_cast<int>(samples.size()) - 1; dear >= 0 && left > 1; --dear)
       if (isDead(v, dear, samples, steps, gone)) {
         gone[dear] = true;
@@ -263,6 +265,7 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
     LLVM_DEBUG(llvm::dbgs() << "variable " << v << ": " << samples.size() - left << " of " << samples.size()
                             << " choices are dead ends\n");
     removeChoices(v, gone);
+    // Removing a choice can make choices of the neighbours dominated.
     for (unsigned id : tablesOf[v])
       for (unsigned other : tables[id].variables)
         if (!queued[other]) {
@@ -341,6 +344,7 @@ void Solver::eliminate(unsigned v) {
   }
   while (!tablesOf[v].empty())
     removeTable(tablesOf[v].back());
+  // `v` is the fastest index, so its choices are next to each other.
   for (size_t k = 0; k < combinations; ++k) {
     auto begin = joint.begin() + k * n, best = std::min_element(begin, begin + n);
     sum.entries.push_back(*best);

@@ -27,6 +27,8 @@ StringAttr unknownAxis(PlaceAttr place, MeshAttr mesh) {
 
 /// The pass pc-verify-placed. It reports all violations, not only the first one.
 struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
+  /// Checks that every value is placed on axes of the mesh, and that leaves and sinks agree. (V1) and (V2) are the
+  /// rules in the pass's description.
   void runOnOperation() override {
     MeshAttr mesh = meshOf(getOperation());
     if (!mesh) {

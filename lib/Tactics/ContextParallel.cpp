@@ -49,6 +49,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     Seeds seeds(tactic, name, AxisOrder(getOperation()));
     seeds.order.setData(name);
     llvm::StringSet<> ofTokens;
+    // A step that generates may have a number of tokens that the axis does not divide. Then only its caches are split.
     if (!hasUnevenSteps(size))
       ofTokens.insert("sequence");
     seeds.must = ofTokens;
@@ -70,6 +71,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       return {isa<InputOp>(leaf) ? splitByName(leaf, ofTokens) : AxisState::whole()};
     };
     seeds.pin = [=](const PlacementValue &v) -> std::optional<AxisState> {
+      // Heads: attention reads whole sequences, and is split by heads instead.
       if (!isRing && isa_and_nonnull<AttentionOp>(v.value.getDefiningOp()))
         return AxisState::split(v.find("kv_heads"));
       return std::nullopt;

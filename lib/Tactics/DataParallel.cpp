@@ -66,6 +66,7 @@ LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr a
   seeds.instead = "values on the root rank only cannot be scattered along a dim that another axis gathers, such as the "
                   "batch with 3D tensor parallelism; use mode=ddp";
   llvm::DenseSet<Value> terms = findLossTerms(module);
+  // The terms of the loss are sums over the batch, which the root rank adds up.
   seeds.binds = [&](const PlacementValue &v) { return !v.names.empty() && !terms.contains(v.value); };
   seeds.leaf = [](Operation *leaf) -> SmallVector<AxisState, 2> {
     if (isa<ParameterOp, StateOp, InputOp>(leaf))

@@ -57,6 +57,8 @@ private:
     for (ArrayRef<int> of :
          {ArrayRef<int>(rule.operands[0]), ArrayRef<int>(rule.operands[1]), ArrayRef<int>(rule.results[0])})
       dims.emplace_back(of);
+    // The op can be divided if one of its values belongs to experts only (weights or their gradients) and another one
+    // to tokens.
     auto areOfExperts = [&](ArrayRef<int> of) {
       return llvm::is_contained(of, mask.back()) &&
              llvm::none_of(mask.drop_back(), [&](int f) { return llvm::is_contained(of, f); });
@@ -75,6 +77,7 @@ private:
       all.push_back(of.back());
       return all;
     };
+    // Operands by token are dispatched: each token's row is copied to the entries of its experts.
     for (unsigned i : {0u, 1u})
       if (areOfTokens(dims[i], mask)) {
         SmallVector<int> all = entriesOf(dims[i]);

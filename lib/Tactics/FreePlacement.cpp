@@ -40,6 +40,7 @@ static SmallVector<std::string> dimNames(ModuleOp module) {
   llvm::sort(others);
   if (isZigzag)
     inputs.clear();
+  // Dims with few elements of parameters are given up first, because splitting them saves little.
   for (const auto &other : others)
     inputs.push_back(std::get<2>(other));
   return inputs;

@@ -61,6 +61,7 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
     if (over)
       return fail(over, "communicates over the axis '" + axis +
                             "', whose replicas train separately; use another axis for the other tactic");
+    // A stage without updates also belongs to a round, if another stage has updates.
     bool anyTrains = trains;
     if (auto parent = program->getParentOfType<ModuleOp>(); parent && !trains)
       anyTrains = parent.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();

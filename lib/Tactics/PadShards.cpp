@@ -42,6 +42,7 @@ public:
     for (StateOp state : states)
       if (int64_t own = dimOf[state.getNameAttr()]; own >= 0)
         grow(state.getValue(), own);
+    // The gradient is padded where it is yielded, so that its sum over microbatches can be scattered.
     module.walk([&](OutputOp output) {
       if (output.getKind() != OutputKind::Gradient || output.getName() != parameter.getName())
         return;

@@ -65,6 +65,7 @@ private:
   /// Ops fall into three kinds: ops that are checked here one by one, ops with factor rules, and ops that work on whole
   /// rows in any order.
   LogicalResult check(Operation *op) {
+    // In zigzag order, an op is right only if it does not depend on the order of its tokens, or knows it.
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ParameterOp, StateOp>([&](auto leaf) { return checkLeaf(leaf, leaf.getValue(), leaf.getDims()); })
         .Case([&](InputOp input) {

@@ -25,6 +25,7 @@ static std::vector<PlanNode> guessesOn(OpenPlans &search, ArrayRef<OtherMachine>
       like.push_back(one);
   }
   std::vector<PlanBounds> onOthers;
+  // A form is a set of flags and a family of plans. Each form offers at most one plan per machine.
   std::vector<std::map<std::string, PlanGuess>> best(like.size()); // the best estimates, by form
   for (const MachineModel &one : like)
     onOthers
@@ -109,6 +110,7 @@ std::optional<WhatLimits> pc::askOtherwise(OpenPlans &search, const SearchResult
   for (const std::string &name : problem.search.pins.names())
     limits.pins.push_back(textOf(problem.search.pins, name));
   limits.free = problem.search.free;
+  // A plan that is faster but too large shows how much memory would help.
   for (const FoundPlan &plan : result.tooLarge)
     if (plan.trial.seconds < chosen.trial.seconds &&
         (!limits.withMore || plan.trial.seconds < limits.withMore->plan.trial.seconds))

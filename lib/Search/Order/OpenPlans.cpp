@@ -123,6 +123,7 @@ std::optional<PlanJob> OpenPlans::jobOf(const PlanNode &node) {
   }
   if (prices.core(next->core))
     return std::nullopt;
+  // Probes are priced in any case, because the search needs some prices to begin with.
   if (double bound = boundByOthers(entry, *next); !node.probe && bound > node.bound * (1 + 1e-9)) {
     round.raised[node.id] = bound;
     return std::nullopt;
@@ -192,6 +193,7 @@ OpenedNode OpenPlans::openSet(const PlanNode &node) {
       return again(node, bound);
   }
   OpenedNode opened;
+  // `later`: the lowest bound of plans that are left out.
   double later = infinite, most = incumbent.enough();
   // Plans whose bound exceeds `most` are not added now. The set stays in the heap with the lowest of their bounds.
   PlanCounts found = tree.forPlansOf(set.set, set.inner, [&](size_t family, const PlanNumbers &plan) {

@@ -99,6 +99,7 @@ void PlanSearch::mixLayers(SearchResult &result) {
   if (!prices->goesOn() || problem.limit() == 0 || problem.objective == Objective::Bytes ||
       problem.search.pins.given("recompute") || !problem.space.isFree("recompute"))
     return;
+  // Prices plans with other recomputation than their own. Plans that do not exist have no price.
   auto price = [&](ArrayRef<AskedMode> asked) {
     std::vector<Plan> plans;
     std::vector<size_t> places;
@@ -112,6 +113,7 @@ void PlanSearch::mixLayers(SearchResult &result) {
       trials[place] = trial;
     return trials;
   };
+  // Prices a plan whose layers differ in recomputation, and adds it as a copy of the node.
   auto mix = [&](const PlanNode &node) -> std::optional<FoundPlan> {
     std::optional<Plan> plan = tree->planWith(node.id, "auto");
     std::optional<ProgramPrice> whole;

@@ -168,6 +168,8 @@ void PlanTree::forGuesses(const PlanSet &set, ArrayRef<int64_t> inner, const std
 void PlanTree::addProbes(std::vector<PlanNode> &roots) {
   std::vector<PlanGuess> guesses;
   for (const SetNode &set : setNodes) {
+    // Axes that split layers communicate most, so plans that split layers over more ranks than a node has are no
+    // probes.
     int64_t most = problem.machine.nodeRanks ? problem.machine.nodeRanks : problem.space.ranks, split = 1;
     for (int64_t size : set.inner)
       split *= size;
@@ -194,6 +196,7 @@ void PlanTree::addProbes(std::vector<PlanNode> &roots) {
     guess.seconds *= 1 + margins::alikePlan * before[{plan.shape.stages, plan.data}]++;
   }
   llvm::sort(guesses, bySeconds);
+  // Probes of one group have the same number: the search compiles a group in parallel.
   constexpr size_t together = 8, rounds = 8;
   for (auto [i, guess] : llvm::enumerate(guesses)) {
     if (i == together * rounds)

@@ -184,6 +184,8 @@ private:
       });
       trial.layers.emplace_back(layers.begin(), layers.end());
     }
+    // Counts the layers of each chunk. The first and the last chunk may have none, because they also have the embedding
+    // or the head.
     for (int64_t chunk : chunkOf)
       ++layersOf[chunk];
     for (auto &[chunk, layers] : layersOf) {

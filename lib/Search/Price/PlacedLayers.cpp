@@ -70,6 +70,7 @@ OwningOpRef<ModuleOp> PlacedLayers::take(const CompileOptions &options, int64_t 
     fewest *= size;
   if (!ofPlan.empty() && fewest < atOnce)
     place(ofPlan, options, layers, fewest);
+  // If the placements for fewer and for more sequences have the same form, the one for this number also has it.
   auto more = ofPlan.lower_bound(atOnce);
   if (more == ofPlan.begin() || more == ofPlan.end() || std::prev(more)->second.form != more->second.form)
     place(ofPlan, options, layers, atOnce);
@@ -78,6 +79,7 @@ OwningOpRef<ModuleOp> PlacedLayers::take(const CompileOptions &options, int64_t 
   if (!placed.module || atOnce % placed.parts)
     return nullptr;
   OwningOpRef<ModuleOp> module = placed.module->clone();
+  // Values are visited in the order in which `place` has recorded them.
   size_t number = 0;
   forValues(*module, [&](Value value) {
     int d = placed.batchDims[number++];

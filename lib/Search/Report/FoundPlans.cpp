@@ -58,6 +58,7 @@ void FoundPlans::tell(llvm::raw_ostream &os) const {
   if (trial.waits > 0)
     os << llvm::format("  waits for stages %.0f %%", percent * trial.waits);
   os << "\n";
+  // One plan of each form: plans that differ only in numbers say little.
   std::set<std::string> shown{best.node.form};
   std::map<std::string, size_t> numbers; // numbers of the plans that are shown
   for (const FoundPlan &other : result.fitting) {

@@ -88,6 +88,7 @@ std::vector<LayerChain> findChains(ModuleOp model) {
     takeOutShared(chain.layers.front());
     for (Layer &one : chain.layers) {
       llvm::SmallPtrSet<Operation *, 32> of(one.ops.begin(), one.ops.end());
+      // Values that later layers or other ops read are the results of a layer.
       for (Operation *op : one.ops)
         for (Value result : op->getResults())
           if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !of.contains(user); }))

@@ -40,6 +40,7 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) 
       if (tactic.info() && tactic.info()->phase != Phase::Staged)
         data.insert(axis.str());
     }
+  // The number of parts into which microbatches and removed data axes divide the batch.
   int64_t parts = plan.microbatches;
   for (const auto &[axis, size] : plan.mesh) {
     if (!outer.count(axis))
@@ -54,6 +55,7 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) 
         llvm::none_of(axes, [&](StringRef axis) { return outer.count(axis.str()); }))
       core.plan.tactics.push_back(tactic);
   }
+  // Two microbatches show what a sum over microbatches costs; more add nothing new.
   core.plan.microbatches = any ? 1 : std::min<int64_t>(plan.microbatches, 2);
   core.batch = batch;
   if (!any) {

@@ -236,6 +236,8 @@ void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<Plan
     pcrt_status status = PCRT_OK;
     return planFromFlags(flags, why, status);
   };
+  // If the given flags alone make a plan, combinations that make none are dropped. Otherwise, they are kept for the
+  // error in the message.
   if (planOfFlags(ways[0]))
     llvm::erase_if(ways, [&](const StrategyFlags &flags) { return !planOfFlags(flags); });
   for (const StrategyFlags &flags : ways) {
