@@ -1,6 +1,6 @@
 //===- AdapterSettings.h - PEFT's adapter_config.json ---------------------===//
-// Runs and pc-merge read adapters that PEFT has saved. Settings that change what an adapter computes, and that are not
-// supported, are refused by name. All others are about training or generation in PEFT.
+// Runs and pc-merge read adapters that PEFT has saved. A setting that changes what an adapter computes is refused by
+// name if it is not supported. All other settings only matter to PEFT.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_ADAPTERSETTINGS_H
 #define PCRT_BASE_ADAPTERSETTINGS_H
@@ -12,7 +12,7 @@ namespace pcrt {
 
 constexpr const char *adapterConfigFile = "adapter_config.json", *adapterFile = "adapter_model.safetensors";
 
-/// The settings in DIRECTORY/adapter_config.json: "r" and "lora_alpha" are positive numbers, "r" a whole one. Throws
+/// The settings in DIRECTORY/adapter_config.json. "r" is a positive integer, "lora_alpha" a positive number. Throws
 /// PCRT_BAD_DATA, naming the key.
 nlohmann::ordered_json readAdapterSettings(const std::string &directory);
 

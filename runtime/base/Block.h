@@ -14,7 +14,7 @@
 namespace pcrt {
 
 using Dims = std::vector<int64_t>;
-using Layout = std::vector<std::vector<int>>; ///< Per dim, the mesh axes that split it, major to minor.
+using Layout = std::vector<std::vector<int>>; ///< For each dim, the mesh axes that split it, major to minor.
 constexpr int kMaxRank = 8;
 
 inline int64_t product(const Dims &dims) {
@@ -50,12 +50,12 @@ struct Block {
 /// The block of `rank`; the layout divides the shape (checked when the program is read).
 Block blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank);
 
-/// The position of `rank` among the ranks that hold the same block, in order: how many they are, and its index.
+/// The number of ranks that hold the same block, and the index of `rank` among them.
 struct Holder {
   int64_t count, index;
 };
 
-/// Ranks whose coordinates on the axes `apart` differ never count as holders of the same block.
+/// Ranks whose coordinates on the axes `apart` differ are never holders of the same block.
 Holder holderOf(const Mesh &mesh, const Layout &layout, int rank, const std::vector<int> &apart = {});
 
 /// A box of a larger row-major tensor.
@@ -109,8 +109,8 @@ template <typename F> void forEachRun(const Dims &valid, const Block &block, F &
   }
 }
 
-/// Does the same as forEachRun for a value whose elements lie in a box of a larger tensor: calls f(blockOffset,
-/// tensorOffset, count). The box has as many elements as `valid`, in the same row-major order.
+/// Like forEachRun, for a value whose elements lie in a box of a larger tensor. Calls f(blockOffset, tensorOffset,
+/// count). The box has as many elements as `valid`, in the same row-major order.
 template <typename F> void forEachPiece(const Dims &valid, const Block &block, const Box &box, F &&f) {
   int rank = int(box.shape.size());
   int64_t stretch = 1; // contiguous elements of the box

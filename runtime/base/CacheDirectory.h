@@ -6,8 +6,8 @@
 
 namespace pcrt {
 
-/// PCRT_CACHE_DIR, or else $XDG_CACHE_HOME/pc, or else $HOME/.cache/pc. Empty if PCRT_CACHE_DIR is, or if none is set:
-/// then nothing is kept. The directory may not exist yet.
+/// PCRT_CACHE_DIR, otherwise $XDG_CACHE_HOME/pc, otherwise $HOME/.cache/pc. The result is empty, and nothing is cached,
+/// if PCRT_CACHE_DIR is empty or none of the variables is set. The directory may not exist yet.
 std::string cacheDirectory();
 
 } // namespace pcrt

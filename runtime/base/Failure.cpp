@@ -20,7 +20,7 @@ size_t pcrt::plainCharacter(const std::string &text, size_t at) {
       return 0;
     code = code << 6 | (byte(i) & 0x3f);
   }
-  // Neither overlong encodings nor surrogates; U+0080 to U+009F are control characters of 8-bit terminals.
+  // Overlong encodings and surrogates are invalid; U+0080 to U+009F are control characters of 8-bit terminals.
   unsigned least = length == 2 ? 0xa0 : length == 3 ? 0x800 : 0x10000;
   bool surrogate = code >= 0xd800 && code < 0xe000;
   return first < 0xc0 || first > 0xf4 || code < least || code > 0x10ffff || surrogate ? 0 : length;

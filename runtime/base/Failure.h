@@ -11,7 +11,7 @@
 
 namespace pcrt {
 
-/// Why a run ends: the exit status of the process, and one line for the user.
+/// The reason for the end of a run: the exit status of the process, and one line for the user.
 struct Failure {
   pcrt_status status;
   std::string message;
@@ -23,7 +23,7 @@ struct Failure {
 /// anything. Control characters, and bytes that are not UTF-8, become "\x1b".
 std::string printable(const std::string &text);
 
-/// How many bytes the UTF-8 character has that begins at byte `at` of `text`. 0 if none begins there, or if it is a
+/// The number of bytes of the UTF-8 character that begins at byte `at` of `text`. 0 if none begins there, or if it is a
 /// control character.
 size_t plainCharacter(const std::string &text, size_t at);
 

@@ -38,7 +38,7 @@ FileStream::FileStream(int fd, int direct)
     : fd(fd), direct(direct), buffer(static_cast<char *>(aligned_alloc(hugePage, size_t(most + hugePage)))) {
   if (!buffer)
     throw std::bad_alloc();
-  // A write past the page cache takes hold of each page.
+  // A write past the page cache pins each page, so large pages make it faster.
   madvise(buffer, size_t(most), MADV_HUGEPAGE);
 }
 
@@ -47,7 +47,7 @@ FileStream::~FileStream() { free(buffer); }
 /// The place in the buffer of byte `offset` of the file.
 char *FileStream::at(int64_t offset) { return buffer + begin % page + (offset - begin); }
 
-/// The sum of codes is that of the numbers that their bytes are.
+/// Codes are summed as the numbers that their bytes are.
 static void addCodes(TensorSum &sum, int64_t first, const char *codes, int64_t count) {
   float numbers[1024];
   for (int64_t done = 0; done < count;) {
@@ -99,7 +99,7 @@ bool FileStream::writeUpTo(int64_t end) {
     good = writeAll(fd, at(begin), end - begin, begin);
   } else {
     good = writeAll(fd, at(begin), first - begin, begin) && writeAll(fd, at(last), end - last, last);
-    // Some file systems open such files, but do not write them.
+    // Some file systems open files with O_DIRECT, but cannot write them.
     good = good && (writeAll(direct, at(first), last - first, first) ||
                     (errno == EINVAL && writeAll(fd, at(first), last - first, first)));
   }

@@ -1,5 +1,5 @@
 //===- FileStream.h - Stretches of a file, past the page cache ------------===//
-// Checkpoints are large and are not read again soon, so they should not replace what the page cache holds.
+// Checkpoints are large and are not read again soon, so they should not displace other files from the page cache.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_FILESTREAM_H
 #define PCRT_BASE_FILESTREAM_H
@@ -8,9 +8,10 @@
 
 namespace pcrt {
 
-/// Writes elements to a file as f32, or codes as they are. It gathers stretches that are neighbours in the file, writes
-/// whole pages past the page cache (three times as fast, and the cache keeps its contents) and the rest through it. It
-/// borrows both descriptors. One thread uses it at a time. After a failed write the contents of the file are undefined.
+/// Writes elements to a file as f32, or codes as they are. It gathers stretches that are neighbours in the file. It
+/// writes whole pages past the page cache (this is three times as fast, and the cache keeps its contents) and the rest
+/// through the cache. It borrows both descriptors. One thread uses it at a time. After a failed write the contents of
+/// the file are undefined.
 class FileStream {
 public:
   /// `direct` is the file `fd`, opened once more with O_DIRECT, or -1 if that is impossible.
@@ -19,12 +20,12 @@ public:
   FileStream(const FileStream &) = delete;
   FileStream &operator=(const FileStream &) = delete;
 
-  /// Appends `count` elements of type `dtype`, whose place in the file is `offset`. If there is a `sum`, adds them to
+  /// Appends `count` elements of type `dtype`, which belong at `offset` in the file. If `sum` is not null, adds them to
   /// it as elements `first`, `first` + 1 and so on. Returns false, with errno, if these or earlier elements could not
   /// be written.
   bool write(int64_t offset, const void *elements, int32_t dtype, int64_t count, TensorSum *sum = nullptr,
              int64_t first = 0);
-  /// Writes the bytes that are still buffered. Returns false, with errno, if that failed.
+  /// Writes the bytes that are still buffered. Returns false, with errno, on failure.
   bool flush();
 
 private:

@@ -1,6 +1,7 @@
 //===- InputFile.cpp - A file to read -------------------------------------===//
 // Opens only regular files: the kind is checked before and after open(), because opening a pipe may block and opening a
-// device may change it. The system's limit of open files is PCRT_RESOURCE, any other failure PCRT_BAD_DATA.
+// device may change it. The status is PCRT_RESOURCE if the limit of open files is reached, and PCRT_BAD_DATA for any
+// other failure.
 //===----------------------------------------------------------------------===//
 #include "base/InputFile.h"
 #include "base/Failure.h"
@@ -26,7 +27,7 @@ InputFile::InputFile(const std::string &path) : name(path) {
       fail(PCRT_BAD_DATA, "cannot read " + path + ": it is not a regular file but " + kindOf(info.st_mode));
   };
   // Opening a pipe may block, and opening a device may change it, so the kind of the file is checked first. O_NONBLOCK
-  // is for a pipe that has replaced the file in between.
+  // is there in case a pipe has replaced the file since then.
   if (stat(path.c_str(), &info) == 0)
     refuseOthers();
   fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

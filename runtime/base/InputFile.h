@@ -1,6 +1,6 @@
 //===- InputFile.h - A file to read ---------------------------------------===//
-// Files may change while a run reads them. They are read and never mapped, so that a file that became shorter or a
-// failing disk is an error that names the file, and neither a signal nor zeros.
+// Files may change while a run reads them. They are read and never mapped. So if a file has become shorter or a disk
+// fails, the result is an error that names the file, and not a signal or zeros.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_INPUTFILE_H
 #define PCRT_BASE_INPUTFILE_H
@@ -14,8 +14,8 @@ namespace pcrt {
 class InputFile {
 public:
   InputFile() = default;
-  /// Throws PCRT_BAD_DATA naming the file if it cannot be read or is no regular file: a pipe has no length and would be
-  /// waited for.
+  /// Throws PCRT_BAD_DATA naming the file if it cannot be read or is not a regular file: a pipe has no length, and
+  /// reading it might block.
   explicit InputFile(const std::string &path);
   InputFile(InputFile &&other) noexcept { swap(other); }
   InputFile &operator=(InputFile &&other) noexcept {

@@ -48,7 +48,8 @@ static bool ends(const std::string &name, const char *with) { return name.ends_w
 bool pcrt::isTokenizerFile(const std::string &name) {
   if (fs::path path = name; path.has_parent_path())
     return path.parent_path() == templateDirectory && path.extension() == ".jinja";
-  // "tokenizer.json", "tokenizer.4.0.0.json", "tokenizer.model.v3"; SentencePiece and tiktoken under families' names.
+  // Matches "tokenizer.json", "tokenizer.4.0.0.json" and "tokenizer.model.v3", and files of SentencePiece and tiktoken
+  // that have the names of model families.
   return std::find(std::begin(names), std::end(names), name) != std::end(names) || name.starts_with("tokenizer.") ||
          ends(name, ".model") || ends(name, ".spm") || ends(name, ".tiktoken");
 }

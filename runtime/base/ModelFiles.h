@@ -1,6 +1,6 @@
 //===- ModelFiles.h - The files of a Hugging Face directory ---------------===//
-// Tells which files of a Hugging Face directory belong to the tokenizer or processor, by name only. Checkpoints copy
-// them, and a run must not write over them. `templateDirectory` is the folder of further chat templates.
+// Tells which files of a Hugging Face directory belong to the tokenizer or processor, by name only. Checkpoints contain
+// copies of them, and a run must not overwrite them. `templateDirectory` is the folder of further chat templates.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_MODELFILES_H
 #define PCRT_BASE_MODELFILES_H

@@ -31,7 +31,7 @@ static std::string fieldOf(const std::string &header, const std::string &key) {
   return header.substr(at, header.find_first_of(",}", at) - at);
 }
 
-/// The numbers of "100, 3"; false if it is something else.
+/// Reads the numbers of a text such as "100, 3". Returns false if the text is not of this form.
 static bool parseShape(const std::string &text, Dims &dims) {
   for (const char *at = text.c_str(); *at;) {
     char *end = nullptr;

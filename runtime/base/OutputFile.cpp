@@ -1,8 +1,8 @@
 //===- OutputFile.cpp - Files that a command writes -----------------------===//
 // A command writes a file under a temporary name and renames it when it is complete, so that a failure leaves the old
-// file. Where no file can be made or replaced (a pipe, a directory without permission), the complete text is copied.
-// The compiler's tools also use this file, and they are built without exceptions. So nothing here throws; functions
-// return false and set errno.
+// file. If the file cannot be created or replaced (a pipe, a directory without permission), the complete text is copied
+// into it. The compiler's tools also use this file, and they are built without exceptions. So nothing here throws;
+// functions return false and set errno.
 //===----------------------------------------------------------------------===//
 #include "pcrt/outputs.h"
 
@@ -63,7 +63,7 @@ static std::string withoutSlashes(std::string path) {
   return path;
 }
 
-/// `standard` is the descriptor that "-" stands for.
+/// `standard` is the descriptor that "-" means.
 static Identity identify(const std::string &given, int standard) {
   struct stat found;
   std::string path = withoutSlashes(given);
@@ -109,8 +109,8 @@ bool OutputFile::open(const std::string &path) {
     errno = EISDIR;
     return false;
   }
-  // A file without write permission is not replaced, though its directory would allow it. A program that runs is: its
-  // process keeps the old file.
+  // A file without write permission is not replaced, even if its directory would allow it. The file of a running
+  // program is replaced: its process keeps the old file.
   if (exists && access(path.c_str(), W_OK) != 0 && errno != ETXTBSY)
     return false;
   byCopy = exists && !S_ISREG(found.st_mode);
@@ -127,7 +127,7 @@ bool OutputFile::open(const std::string &path) {
       errno = 0; // it has this user's owner and mode
     return true;
   }
-  // A directory in which no file can be made may still hold one that can be written.
+  // A directory in which no file can be created may still contain a file that can be written.
   if (!byCopy && !exists)
     return false;
   byCopy = true;

@@ -46,7 +46,7 @@ public:
     changed.notify_all();
   }
 
-  /// Waits until all is written; gives up after two seconds without progress.
+  /// Waits until everything is written; gives up after two seconds without progress.
   void drain() {
     std::unique_lock<std::mutex> lock(mutex);
     for (size_t left = count + 1; count > 0 && count < left;) {
@@ -85,7 +85,7 @@ private:
     }
   }
 
-  /// Returns the bytes of the piece that need no further attempt: they are written, or lost.
+  /// Returns the number of bytes of the piece that need no further attempt, because they are written or lost.
   size_t write(const char *piece, size_t length) {
     ssize_t written = ::write(fd, piece, length);
     if (written >= 0)

@@ -170,7 +170,8 @@ public:
       wrong(tensor.name + ": valid part " + describe(valid) + " of " + describe(tensor.shape));
   }
 
-  /// " with sparsity 2:4 every 10 until 100": the program has its masks; a run only compares the settings.
+  /// Returns text such as " with sparsity 2:4 every 10 until 100". The program contains the masks; a run only compares
+  /// the settings.
   static std::string sparsityIn(const Json &settings) {
     auto text = [&](const char *name, double byDefault) {
       char digits[32];
@@ -226,7 +227,7 @@ public:
     program.states.push_back(std::move(state));
   }
 
-  /// The scales of a parameter of codes.
+  /// Reads the scales of a parameter that is stored as codes.
   void readScale(const Json &json, const Parameter &parameter, State state) {
     state.dims = json.at("dims").get<Dims>();
     bool fits = isCode(parameter.dtype) && state.dtype == PCRT_F32 && state.dims.size() == state.shape.size() &&
@@ -322,7 +323,7 @@ public:
           output.shape[0] != program.batch || (!program.caches.empty() && program.caches[0].slots() % output.shape[1]))
         wrong("output " + output.name + " " + describe(output.shape));
     } else if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
-      // The description may give the whole batch or one microbatch; here it is the batch.
+      // The description may give the shape for the whole batch or for one microbatch; here it is for the batch.
       if (!output.shape.empty() && program.microbatches > 1 && output.shape[0] * program.microbatches == program.batch)
         output.shape[0] = output.valid[0] = program.batch;
       bool isRouting = output.kind == PCRT_ROUTING;
@@ -345,8 +346,8 @@ private:
   Program &program;
 };
 
-/// Turns the description of one replica into that of all. Each replica has its own samples, parameters and states.
-/// Samples of the first replica come first. Only the states of rounds are shared.
+/// Turns the description of one replica into the description of all replicas. Each replica has its own samples,
+/// parameters and states. Samples of the first replica come first. Only the states of rounds are shared.
 void addReplicas(Program &program) {
   const Program::Rounds &rounds = program.rounds;
   auto split = [&](Tensor &tensor, size_t dim) {

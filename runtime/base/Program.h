@@ -52,7 +52,7 @@ struct Part {
   }
 };
 
-/// How the optimizer treats a group of parameters: numbers that multiply or replace those of a run's flags.
+/// The optimizer's settings for a group of parameters: numbers that multiply or replace those of a run's flags.
 struct ParameterGroup {
   std::string name;
   double lrFactor = 1, decayFactor = 1;
@@ -69,7 +69,7 @@ struct Parameter : Tensor {
   bool frozen = false;  ///< Steps and rounds never change it.
   std::string initKind; ///< PCRT_INIT_NORMAL or PCRT_INIT_CONSTANT.
   double std = 0, value = 0;
-  int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: a row, or none.
+  int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: one row, or nothing.
   std::vector<Part> parts;            ///< One or more, which cover `valid`.
 
   /// Whether it belongs to an adapter, and not to its base.
@@ -80,7 +80,7 @@ struct Parameter : Tensor {
 struct State : Tensor {
   int parameter = 0;       ///< Index in Program::parameters.
   std::vector<Part> parts; ///< One for each part of its parameter. They are the same boxes if the shapes are equal.
-  Dims dims;               ///< Of PCRT_SCALE, which has no parts: the dims of the parameter that it has.
+  Dims dims;               ///< Only for PCRT_SCALE, which has no parts: the parameter's dims that it has.
 };
 
 /// The keys or the values of one attention, of a program that generates text: [groups, slots, heads, context, width],
@@ -99,7 +99,7 @@ struct Input : Tensor {
   std::string kind; ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "data", "hyper" or
                     ///< "random".
   ParameterGroup
-      group; ///< For "hyper": the group that these hyperparameters belong to; the default one is all other parameters.
+      group; ///< For "hyper": the group to which these hyperparameters apply; the default one has all other parameters.
   int64_t below = 0; ///< For "data" that are indices: each must be less than this.
   int64_t key = 0;   ///< For "random": the number of the dropout in the model. For "starts" and "positions": what ends
                      ///< documents. For "shifted": the token before the targets.
@@ -127,7 +127,7 @@ struct Output : Tensor {
   std::string kind; ///< "loss", "grad_norm", "gradient", "logits", "generated" or PCRT_ROUTING.
   Dims valid;
   int parameter = -1;            ///< For a gradient: the index of its parameter.
-  int64_t layer = 0, chosen = 0; ///< For a routing: the layer, and how many experts a token has.
+  int64_t layer = 0, chosen = 0; ///< For a routing: the layer, and the number of experts per token.
 };
 
 /// The program of one stage of a pipeline, or of all ranks if there is no pipeline.
@@ -137,7 +137,7 @@ struct Program {
 
   const pcrt_program &abi;
   Mesh mesh;
-  int64_t zigzag = 0; ///< Ranks that the sequence is split among in zigzag order; 0: it is in order.
+  int64_t zigzag = 0; ///< Ranks that split the sequence in zigzag order; 0: it has its own order.
 
   /// The position in the sequence of local index `index`.
   int64_t position(int64_t index) const {
@@ -147,7 +147,7 @@ struct Program {
     return within < chunk ? block * chunk + within : (2 * zigzag - 1 - block) * chunk + within - chunk;
   }
 
-  bool masked = false; ///< Targets are not the next tokens: a run needs --targets.
+  bool masked = false; ///< Targets are not the next tokens, so a run needs --targets.
   bool training = true;
   bool generates = false; ///< It generates text: it has caches, and a scheduler fills its inputs.
   int64_t microbatches = 1, batch = 0, sequence = 0, vocabulary = 0;
@@ -165,7 +165,7 @@ struct Program {
   Json report;         ///< In a pipeline, that of stage 0 covers all stages.
   Json configMeans;    ///< The keys of config.json that define the model, and their values (runtime/README.md).
   std::vector<std::pair<std::string, std::string>>
-      ties; ///< Names of copies that weights may have, with the tensor that each copies.
+      ties; ///< Names under which files may also store a weight, with the name of the tensor itself.
 
   /// Local SGD: each coordinate on mesh axis `axis` (-1: no such axis) is a replica with its own parameters and states.
   /// A round ends after `every` steps; pcrt_program::round then averages the replicas' parameters.
@@ -201,12 +201,12 @@ struct Program {
   /// The parameter groups and frozen parameters, with their settings, numbers of tensors and elements, separated by
   /// "; ", or "none".
   std::string groups() const;
-  /// The plan as the report prints it; empty without one.
+  /// The plan as the report prints it; empty if there is no report.
   std::string plan() const;
-  /// The position of `rank`, which runs this program, among the ranks that hold its block of a tensor that belongs to a
-  /// parameter; none if an earlier stage also has the tensor, or if `rank` does not hold it.
+  /// The position of `rank`, which runs this program, among the ranks that hold its block of a parameter's tensor;
+  /// nullopt if an earlier stage also has the tensor, or if `rank` does not hold it.
   std::optional<Holder> holderOf(const Tensor &tensor, const Parameter &parameter, int rank) const;
-  /// Whether `rank` is the first of these, which writes the block.
+  /// Whether `rank` is the first of these ranks, which writes the block.
   bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const {
     std::optional<Holder> holder = holderOf(tensor, parameter, rank);
     return holder && holder->index == 0;
@@ -216,7 +216,7 @@ struct Program {
   Program &operator=(const Program &) = delete;
 };
 
-/// Whether a rank of the program, of any stage, has an arena on disk.
+/// Whether any rank of any stage has an arena on disk.
 inline bool keepsOnDisk(const Program &program) {
   return std::any_of(program.stages.begin(), program.stages.end(),
                      [](const Program *stage) { return stage->abi.disk_bytes > 0; });

@@ -1,7 +1,7 @@
 //===- Safetensors.cpp - Reading safetensors files ------------------------===//
 // Opens single files and sharded checkpoints (format: github.com/huggingface/safetensors). A header is refused if it is
-// truncated, nested, names a tensor twice, or has sizes that do not fit its data or data that overlap. The messages
-// name the file and the tensor.
+// truncated or nested, if it names a tensor twice, if sizes do not fit the data, or if the data of two tensors overlap.
+// The messages name the file and the tensor.
 //===----------------------------------------------------------------------===//
 #include "base/Safetensors.h"
 #include "base/Failure.h"
@@ -30,7 +30,7 @@ int64_t storedBytes(const std::string &dtype) {
 }
 
 /// Scans a header before it is parsed into a tree: finds nesting that the format does not have, and duplicate names. (A
-/// filter given to Json::parse does so in a time that is quadratic in the number of tensors.)
+/// filter given to Json::parse needs time that is quadratic in the number of tensors.)
 struct HeaderScan : nlohmann::json_sax<Json> {
   std::set<std::string> names;
   std::string twice, error;
@@ -167,7 +167,7 @@ private:
   }
 
   const InputFile &file;
-  int64_t data = 0, dataBytes = 0; ///< Where the data begin, and how many there are.
+  int64_t data = 0, dataBytes = 0; ///< The first byte and the size of the data.
 };
 
 float halfToFloat(uint16_t bits) {

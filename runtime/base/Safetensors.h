@@ -19,7 +19,7 @@ namespace pcrt {
 struct StoredTensor {
   std::string dtype; ///< As the format writes it: "F32", "BF16", ...
   Dims shape;
-  const InputFile *from = nullptr; ///< Owned by the Safetensors that has the tensor.
+  const InputFile *from = nullptr; ///< The open file, which a Safetensors owns.
   int64_t offset = 0, bytes = 0;   ///< Where its data are in that file.
   std::string file;                ///< For messages.
 };

@@ -29,7 +29,7 @@ void SafetensorsWriter::addMetadata(const std::string &key, const std::string &v
   metadata[key] = value;
 }
 
-/// Length, JSON, and spaces that align the data to 64 bytes.
+/// The header is the length, the JSON text, and spaces that align the data to 64 bytes.
 const std::string &SafetensorsWriter::header() const {
   if (!cachedHeader.empty())
     return cachedHeader;

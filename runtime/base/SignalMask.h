@@ -9,9 +9,9 @@
 
 namespace pcrt {
 
-/// While one lives, the calling thread masks all signals from outside, and threads that it starts inherit the mask; the
-/// destructor restores the mask. Signals of faults stay open, because the kernel kills a process whose thread faults
-/// with its signal masked, even if there is a handler.
+/// Masks all signals from outside in the calling thread during its lifetime. Threads that the thread starts inherit the
+/// mask; the destructor restores the old one. Signals of faults stay open, because the kernel kills a process whose
+/// thread faults with its signal masked, even if there is a handler.
 class SignalsMasked {
 public:
   SignalsMasked() {

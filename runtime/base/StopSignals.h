@@ -9,8 +9,8 @@
 
 namespace pcrt {
 
-/// A run that saves checkpoints saves one if it gets one of these signals. SIGPIPE arrives if the reader of its output
-/// has ended.
+/// If a run that saves checkpoints gets one of these signals, it saves a checkpoint. SIGPIPE arrives if the reader of
+/// its output has ended.
 constexpr int stopSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE};
 
 inline bool isStopSignal(int signal) {

@@ -1,7 +1,7 @@
 //===- TensorSum.cpp - A checksum that does not depend on the mesh --------===//
-// An element's index is split into a stretch of 2^32 elements, which makes two keys, and a place in it. The loop is
-// compiled for AVX-512, AVX2 and plain x86, and the first call chooses by what the processor has; all give the same
-// sums.
+// An element's index is split into the number of a stretch of 2^32 elements, from which two keys follow, and a place in
+// the stretch. The loop is compiled for AVX-512, AVX2 and plain x86, and the first call chooses one that the processor
+// supports; all give the same sums.
 //===----------------------------------------------------------------------===//
 #include "base/TensorSum.h"
 
@@ -37,8 +37,8 @@ static inline __attribute__((always_inline)) TensorSum sumBlock(const unsigned c
   return sum;
 }
 
-/// Does the same with prefetching. Each element needs so much work that processors look only a few elements ahead. From
-/// memory, with AVX2, this gives 8 GB/s instead of 2.
+/// Like the function above, with prefetching. Each element needs so much work that processors look only a few elements
+/// ahead. With AVX2, prefetching from memory gives 8 GB/s instead of 2.
 template <bool copies>
 static inline __attribute__((always_inline)) TensorSum sumAhead(const unsigned char *elements, unsigned char *copy,
                                                                 uint32_t first, int64_t count, uint32_t key,
@@ -76,7 +76,7 @@ static TensorSum sumPlain(const unsigned char *elements, unsigned char *copy, ui
 }
 
 #if defined(__x86_64__)
-/// Sums for CPUs that multiply eight or sixteen numbers at once: four times, six times as fast.
+/// Sums for CPUs that multiply 8 or 16 numbers at once; they are four and six times as fast.
 __attribute__((target("avx2"))) static TensorSum sumAvx2(const unsigned char *elements, unsigned char *copy,
                                                          uint32_t first, int64_t count, uint32_t key,
                                                          uint32_t otherKey) {

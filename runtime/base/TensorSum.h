@@ -1,7 +1,7 @@
 //===- TensorSum.h - A checksum that does not depend on the mesh ----------===//
-// The sum of a tensor adds up, for each of its elements, a mix of its global index and its bits. Each rank adds up its
-// blocks. Another mesh has other blocks but gets the same sum. For a given index the mix is one-to-one, so a single
-// wrong element is always found.
+// The sum of a tensor is the sum over its elements of a hash of the element's global index and bits. Each rank adds up
+// its blocks. Another mesh has other blocks but gets the same sum. For a given index the hash is one-to-one, so a
+// single wrong element is always found.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_TENSORSUM_H
 #define PCRT_BASE_TENSORSUM_H
@@ -16,8 +16,8 @@ namespace pcrt {
 struct TensorSum {
   uint32_t low = 0, high = 0;
 
-  /// Adds `count` elements, the first of which is number `first` of its tensor (row major). In the same pass, which
-  /// costs little more, they are copied to `copy` if that is not null.
+  /// Adds `count` elements, of which the first is element `first` of its tensor (row major). If `copy` is not null, the
+  /// same pass also copies them there, at little extra cost.
   void add(int64_t first, const void *elements, int64_t count, void *copy = nullptr);
 
   TensorSum &operator+=(const TensorSum &other) {

@@ -1,5 +1,5 @@
 //===- AdapterConfig.cpp - The adapter and the base of a checkpoint -------===//
-// A base is compared tensor by tensor, by sums over its values as f32, so it may be stored in other files or dtypes.
+// Bases are compared by the sums of their tensors as f32, so a base may be stored in other files or dtypes.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/AdapterConfig.h"
 #include "base/Failure.h"

@@ -27,7 +27,7 @@
 using namespace pcrt;
 namespace fs = std::filesystem;
 
-/// Rank 0's text, of at most 99 characters, on all ranks.
+/// Returns the text of rank 0, of at most 99 characters, on all ranks.
 static std::string textOfFirst(Comm &comm, const std::string &text) {
   struct Text {
     char bytes[100];
@@ -186,7 +186,7 @@ public:
     writer.close();
   }
 
-  /// Notes the size of the whole file and its sums, over all ranks, in `trajectory`.
+  /// Records the size of the whole file and its sums over all ranks in `trajectory`.
   void note(const std::string &name, Comm &comm, Trajectory &trajectory) {
     trajectory.files[name] = writer.bytes();
     addUp(sums, comm);
@@ -272,7 +272,7 @@ struct CheckpointWriter::Files {
   int rank;
   const PartOfArena onHost;
   TensorFile model, training, average;
-  std::vector<std::pair<std::string, TensorFile *>> all; ///< Those that the checkpoint has, by name.
+  std::vector<std::pair<std::string, TensorFile *>> all; ///< The tensors of the checkpoint, by name.
   std::optional<Failure> failure;                        ///< The failure of writing this rank's blocks.
 
 private:
@@ -304,7 +304,7 @@ private:
     }
   }
 
-  /// Writes one stretch after another that no other thread has taken.
+  /// Takes and writes stretches that no other thread has taken, until none is left.
   void writeSome(const std::vector<Stretch> &stretches, std::atomic<size_t> &next, Lane &lane, size_t number) const {
     try {
       for (size_t i; (i = next++) < stretches.size();) {
@@ -334,7 +334,7 @@ void CheckpointWriter::giveUp(const Failure &failure) {
     directory->discard();
   if (failure.status != PCRT_RESOURCE)
     throw failure;
-  // Only rank 0 knows which checkpoint is on the disk now; any rank may be the one whose message is shown.
+  // Only rank 0 knows which checkpoint is on the disk now, but the message of any rank may be shown.
   const char *left = !directory               ? ""
                      : directory->committed() ? "the new checkpoint has replaced it, but may not be on disk yet"
                      : older                  ? "the older checkpoint is unchanged"

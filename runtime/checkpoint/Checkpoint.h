@@ -1,7 +1,7 @@
 //===- Checkpoint.h - Saving and loading the state of training ------------===//
-// A checkpoint is a directory that Hugging Face loads (config.json and model.safetensors, or PEFT's
-// adapter_config.json and adapter_model.safetensors if the program has an adapter), with training_state.safetensors and
-// trajectory.json beside it. SaveDirectory describes how it replaces an older one.
+// A checkpoint is a directory that Hugging Face loads (config.json and model.safetensors, or PEFT's adapter_config.json
+// and adapter_model.safetensors if the program has an adapter), and also has training_state.safetensors and
+// trajectory.json. SaveDirectory describes how it replaces an older one.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_CHECKPOINT_H
 #define PCRT_CHECKPOINT_CHECKPOINT_H
@@ -23,7 +23,7 @@ namespace pcrt {
 /// one rank fails, all of them throw, and an older checkpoint stays as it was unless the message says otherwise.
 class CheckpointWriter {
 public:
-  /// Locks DIR for this run. All ranks make one, before the first step. Throws PCRT_RESOURCE (SaveDirectory).
+  /// Locks DIR for this run. All ranks create one object, before the first step. Throws PCRT_RESOURCE (SaveDirectory).
   CheckpointWriter(const std::string &directory, const TokenizerFiles &tokenizer, Comm &comm);
 
   /// Throws PCRT_RESOURCE unless there is room for a checkpoint of `program` now. All ranks call it.
@@ -64,10 +64,11 @@ private:
 int64_t checkpointBytes(const Program &program);
 
 /// Throws PCRT_RESOURCE unless `bytes` are free on the disk of `directory`, or of the directory in which it will be
-/// made. The message says that `what` needs them ("the checkpoint") and recommends `remedy` ("make room").
+/// created. In the message, `what` names what needs them ("the checkpoint"), and `remedy` says what to do ("make
+/// room").
 void requireRoom(const std::string &directory, int64_t bytes, const std::string &what, const std::string &remedy);
 
-/// Throws PCRT_BAD_DATA unless the checkpoint in `directory` is of the model and the optimizer of `program`.
+/// Throws PCRT_BAD_DATA unless the checkpoint in `directory` has the model and the optimizer of `program`.
 void checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory);
 
 /// Reads a checkpoint, which may have been written on another mesh, to the arenas of all ranks. `trajectory` is its

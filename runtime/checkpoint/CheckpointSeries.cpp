@@ -1,7 +1,7 @@
 //===- CheckpointSeries.cpp - The checkpoints of a long run ---------------===//
 // Without --every, the interval is Young's optimum, sqrt(2 cost MTBF) (J. W. Young, CACM 17 (1974)). It follows from
-// the measured cost of a save and the failure rate of a large published run. Decisions that depend on a clock or on the
-// disk are made by rank 0 and told to all, so that ranks never disagree about the next action.
+// the measured cost of a save and the failure rate of a large published run. Rank 0 makes all decisions that depend on
+// a clock or on the disk and tells the other ranks, so that ranks never disagree about the next action.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/CheckpointSeries.h"
 #include "base/SignalMask.h"
@@ -31,7 +31,7 @@ static std::string pathOf(const std::string &directory, int64_t step) {
   return directory + name;
 }
 
-/// The steps of DIR's checkpoints, the newest first. Those that are not complete have no trajectory.json.
+/// The steps of DIR's checkpoints, the newest first. Checkpoints without trajectory.json are not complete.
 static std::vector<int64_t> stepsIn(const std::string &directory) {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -48,7 +48,7 @@ static std::vector<int64_t> stepsIn(const std::string &directory) {
 /// A checkpoint that is being removed has this in its name, between the checkpoint's name and a holder's tag.
 static constexpr char removing[] = ".removed-";
 
-/// Rank 0's number, on all ranks.
+/// Returns the number of rank 0 on all ranks.
 static int64_t numberOfFirst(Comm &comm, int64_t mine) {
   std::vector<int64_t> all(comm.size());
   requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
@@ -189,14 +189,14 @@ bool CheckpointSeries::isTurn(int64_t step) const { return every.steps && step >
 bool CheckpointSeries::isTime() const {
   if (every.steps)
     return false;
-  // The interval that loses least: sqrt(2 cost MTBF) (Young 1974).
+  // The interval with the smallest loss of time: sqrt(2 cost MTBF) (Young 1974).
   double seconds = every.minutes ? 60. * double(every.minutes)
                                  : std::max(std::sqrt(2 * cost * secondsToFailure / comm.size()), shortestInterval);
   return double(nanoseconds() - lastTime) * 1e-9 >= seconds;
 }
 
 /// Removes all but the `newest` newest checkpoints. Other files in them stay. The checkpoint to which a rollback from
-/// the newest one would return stays, too. Returns whether there was one to remove.
+/// the newest one would return also stays. Returns whether a checkpoint was removed.
 bool CheckpointSeries::removeOldest(size_t newest) {
   std::vector<int64_t> steps = stepsIn(directory);
   auto farBack =

@@ -1,6 +1,6 @@
 //===- CheckpointSeries.h - The checkpoints of a long run -----------------===//
 // --checkpoint DIR writes DIR/step-00001200 and so on, each of which is a checkpoint like that of --save
-// (Checkpoint.h). For people it also writes DIR/latest, which contains the name of the newest one. A run continues from
+// (Checkpoint.h). It also writes DIR/latest, with the name of the newest one, for people to read. A run continues from
 // the newest complete checkpoint, so the first start and every restart have the same command line. DIR.lock prevents a
 // second run.
 //===----------------------------------------------------------------------===//
@@ -20,8 +20,8 @@ namespace pcrt {
 std::string checkpointAt(const std::string &directory, Comm &comm);
 
 /// Decides when a run saves, writes checkpoints (also while a step runs), keeps the newest ones and removes older ones.
-/// Every rank has one, and all call its methods in the same order; only rank 0 renames and removes. A checkpoint that
-/// cannot be written is a warning; the second in a row ends the run.
+/// Every rank has one, and all call its methods in the same order; only rank 0 renames and removes. The first failure
+/// to write a checkpoint is a warning; a second failure in a row ends the run.
 class CheckpointSeries {
 public:
   /// Locks DIR for this run and removes files that a killed run has left. Throws PCRT_RESOURCE unless there is room for
@@ -37,8 +37,9 @@ public:
   /// Renames a damaged checkpoint to step-<step>.damaged-<tag>. Throws PCRT_RESOURCE.
   void setAside(const std::string &path);
 
-  /// Prepares to write while steps run. For a device whose arena the host does not address, this needs host memory for
-  /// a copy of this rank's state. If a rank has too little, all save between steps, with a warning. All ranks call it.
+  /// Prepares to write while steps run. For a device whose arena the host cannot access, this needs host memory for a
+  /// copy of this rank's state. If a rank has too little memory, all ranks save between steps, with a warning. All
+  /// ranks call it.
   void prepare(const Program &program, Device &device);
   bool savesBesideSteps() const { return besideSteps; }
 
@@ -94,13 +95,13 @@ private:
   int64_t keep, rollback;             ///< Steps; 0: no rollback.
   std::optional<DirectoryLock> lock;  ///< Rank 0.
   int64_t lastStep = 0, lastTime = 0; ///< Those of begin: a step, and nanoseconds.
-  double cost; ///< Seconds by which the last save delayed the steps; before the first save, a guess by its size.
+  double cost; ///< Seconds by which the last save delayed the steps; before the first save, an estimate from its size.
   int failures = 0;
   std::optional<Failure> ended;
   std::unique_ptr<CheckpointWriter> writer; ///< Null unless a checkpoint is being written.
   std::thread blocks;                       ///< Writes its blocks while the step runs.
   std::atomic<bool> written = false;        ///< It has.
-  std::optional<StateImage> image;          ///< Of a device whose arena the host does not address.
+  std::optional<StateImage> image;          ///< Only for a device whose arena the host cannot access.
   char *imageMemory = nullptr;
   bool besideSteps = false;
   std::thread removal; ///< Rank 0: removes older ones, which takes a disk a tenth of the time of writing.

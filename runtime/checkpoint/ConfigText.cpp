@@ -1,6 +1,6 @@
 //===- ConfigText.cpp - The text of config.json ---------------------------===//
-// Finds the values of the keys in the text itself and replaces only those characters. The text is parsed once as JSON
-// before, so that the walk needs no checks.
+// Finds the values of the keys in the text itself and replaces only those characters. The text has been parsed as JSON
+// before, so the walk needs no checks.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/ConfigText.h"
 #include "base/Program.h"
@@ -77,7 +77,7 @@ private:
     return found;
   }
 
-  /// Makes "dtype" the first key of the object that begins at `at`. The key gets its own line if the present first key
+  /// Makes "dtype" the first key of the object that begins at `at`. The key gets its own line if the current first key
   /// has one.
   void insert(size_t at) {
     size_t next = skipSpace(at + 1);

@@ -1,7 +1,7 @@
 //===- ConfigText.h - The text of config.json -----------------------------===//
-// A checkpoint contains the config.json with which the model was imported, character by character: a JSON library would
-// write 7.0 as 7 or 1e6 as 1000000.0, and transformers refuses some of that. Only the keys that name the dtype of the
-// weights are edited.
+// A checkpoint contains the config.json with which the model was imported, character by character: a JSON library might
+// write 7.0 as 7 or 1e6 as 1000000.0, and transformers refuses some of these changes. Only the keys that name the dtype
+// of the weights are edited.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_CONFIGTEXT_H
 #define PCRT_CHECKPOINT_CONFIGTEXT_H

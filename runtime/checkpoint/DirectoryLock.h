@@ -15,9 +15,10 @@ namespace pcrt {
 /// thread uses it, but any thread may read tag().
 class DirectoryLock {
 public:
-  /// Takes the lock of `directory` for this process. If the holder died, it first calls `cleanUp` with the holder's
-  /// tag, to remove files with names of that tag; a process that is killed meanwhile leaves the lock as it was, for the
-  /// next one. Throws PCRT_RESOURCE, naming the holder, if there is one, or if DIR.lock is not a lock of a run.
+  /// Takes the lock of `directory` for this process. If the holder died, the constructor first calls `cleanUp` with the
+  /// holder's tag, to remove files whose names contain that tag. A process that is killed during this leaves the lock
+  /// unchanged for the next one. Throws PCRT_RESOURCE, naming the holder, if there is one, or if DIR.lock is not a lock
+  /// of a run.
   DirectoryLock(const std::string &directory, const std::function<void(const std::string &tag)> &cleanUp);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock &) = delete;
@@ -26,7 +27,7 @@ public:
   /// A random text of 16 hexadecimal digits. Only this holder uses names that end in it, such as DIR.tmp-<tag>.
   const std::string &tag() const { return own; }
 
-  /// Whether `name` consists of `before` and a tag.
+  /// Whether `name` is `before` followed by a tag.
   static bool isTagged(const std::string &name, const std::string &before);
 
   /// The tag in the lock of `directory`, whether or not this process holds it; empty if there is no lock.

@@ -1,7 +1,7 @@
 //===- KeptMemory.cpp - The state of training outlives a rank's process ---===//
 // A process can be killed between any two instructions. So a state is marked invalid (steps 0) before its bytes change,
-// and valid (1 + its steps) afterwards. newest() asks all ranks: one rank may have done its update while another one is
-// in the middle of it, and has only the copy from before.
+// and valid (1 + its steps) afterwards. newest() asks all ranks: one rank may have finished its update while another
+// one was killed in the middle of it and has only the copy from before.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/KeptMemory.h"
 #include "base/Failure.h"
@@ -70,7 +70,7 @@ void KeptMemory::forget() {
   kept->copy.steps = 0;
 }
 
-/// Says what a state, which is that of the arena, depends on besides its bytes.
+/// Records the values on which the state in the arena depends besides its bytes.
 void KeptMemory::describe(KeptState &state) const {
   std::copy(lastNorms.norms.begin(), lastNorms.norms.end(), state.norms);
   state.numNorms = int32_t(lastNorms.norms.size());
@@ -103,7 +103,7 @@ void KeptMemory::copyBeforeUpdate(Device &device) {
   describe(kept->copy);
 }
 
-/// The copy to replace. The other one stays whole.
+/// The copy to replace. The other copy stays complete.
 KeptState &KeptMemory::older() const { return kept->arena.steps <= kept->copy.steps ? kept->arena : kept->copy; }
 
 void KeptMemory::beginStep(Device &device) {

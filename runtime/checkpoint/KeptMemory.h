@@ -1,7 +1,8 @@
 //===- KeptMemory.h - The state of training outlives a rank's process -----===//
 // pc-run holds the memory of its ranks' arenas. When a rank is lost, they contain the state of training, unless a rank
 // was in the middle of an update; for that case --snapshot keeps a copy after the arena (comm/Kept.h). The memory of a
-// device does not outlive the process, so --snapshot keeps two copies for it, and one is whole while the other is made.
+// device does not outlive the process, so --snapshot keeps two copies for it, of which one is complete while the other
+// is written.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_KEPTMEMORY_H
 #define PCRT_CHECKPOINT_KEPTMEMORY_H
@@ -27,7 +28,7 @@ public:
   /// The number of steps of the newest state that all ranks have, each in its arena or in its copy, as an earlier
   /// process has left them; -1: there is none. All ranks call it.
   int64_t newest();
-  NormLimit::History history() const; ///< The history of the state that newest() found.
+  NormLimit::History history() const; ///< The history of norms of the state that newest() found.
 
   /// Bytes that copies need after the arena.
   int64_t copyBytes() const { return every ? (onDevice ? 2 : 1) * image.bytes() : 0; }
@@ -37,8 +38,9 @@ public:
   void forget();
   /// Declares that the arena holds the state after `steps` steps.
   void note(int64_t steps, const NormLimit::History &history);
-  /// Copy that state every `every` steps. On a CPU, call the first before the arena is updated; it allocates nothing.
-  /// On a device, call the other two before and after each step, beside which it copies.
+  /// These copy the arena's state every `every` steps. On a CPU, call the first function before the arena is updated;
+  /// it allocates nothing. On a device, call the other two before and after each step; the copy runs at the same time
+  /// as the step.
   void copyBeforeUpdate(Device &device);
   void beginStep(Device &device);
   void endStep();
@@ -51,12 +53,12 @@ private:
   std::string programSum;
   Comm &comm;
   int64_t every;
-  bool onDevice; ///< The host does not address the arena. Then `kept->arena` is of a copy, too.
+  bool onDevice; ///< The host cannot access the arena. Then `kept->arena` also describes a copy.
   Kept *kept;    ///< Null: nothing outlives this process.
   StateImage image;
   KeptState *found = nullptr;    ///< By newest().
-  KeptState *underWay = nullptr; ///< The copy that is being made beside the step.
-  int64_t steps = 0;             ///< 1 + the steps after which the state in the arena is.
+  KeptState *underWay = nullptr; ///< The copy that is being written during the step.
+  int64_t steps = 0;             ///< 1 + the number of steps that led to the state in the arena.
   NormLimit::History lastNorms;
 };
 

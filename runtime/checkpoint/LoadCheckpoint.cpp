@@ -77,7 +77,7 @@ static bool isMissingScale(const Saved &saved, const Part &part, const Program &
   return codes && codes->dtype == PCRT_I8 && !trajectory.record(stateFile, saved.nameOf(part));
 }
 
-/// Says how many tensors of states a checkpoint has in another form than the program.
+/// Prints how many tensors of states the checkpoint stores in another form than the program.
 static void tellConverted(const Program &program, const Trajectory &trajectory, const std::string &directory) {
   std::set<std::string> rounded, decoded;
   for (const Program *stage : program.stages)
@@ -134,8 +134,8 @@ static bool readCodes(const StoredState &state, const Safetensors &file, const s
   return true;
 }
 
-/// Reads those tensors of a file that all replicas share or this one owns, and adds to `sums`. If the checkpoint has
-/// fewer replicas than the run, replica r reads the tensors of replica r modulo their number.
+/// Reads the tensors of a file that all replicas share or that this one owns, and adds their sums to `sums`. If the
+/// checkpoint has fewer replicas than the run, replica r reads the tensors of replica r modulo their number.
 static void readSaved(const std::string &directory, const std::string &name, const std::vector<Saved> &all,
                       const Trajectory &trajectory, int64_t replicas, const Program &program, int rank, Device &device,
                       TensorSums &sums) {

@@ -1,7 +1,7 @@
 //===- SaveDirectory.cpp - A directory that is replaced as a whole --------===//
 // commit() syncs the new directory, exchanges both names by renameat2(RENAME_EXCHANGE) and removes the old one. On file
 // systems that cannot exchange, it renames twice; the tag in the lock tells the next process where the new one is, and
-// that process finishes the exchange (cleanUp). What cannot be removed is a warning.
+// that process finishes the exchange (cleanUp). If something cannot be removed, it prints a warning.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/SaveDirectory.h"
 #include "base/Failure.h"
@@ -183,7 +183,7 @@ static std::string removeLeft(const std::string &directory, const std::string &h
   return stays;
 }
 
-/// Removes a directory, and warns if something of it is left.
+/// Removes a directory, and prints a warning if a part of it is left.
 static void removeOrTell(const std::string &directory, const std::string &home, const IsOurs &isOurs) {
   std::string stays = removeLeft(directory, home, isOurs);
   if (!stays.empty())

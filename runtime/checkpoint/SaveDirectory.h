@@ -1,7 +1,7 @@
 //===- SaveDirectory.h - A directory that is replaced as a whole ----------===//
-// A checkpoint is written to DIR.tmp-<tag> and then takes the place of DIR in one step. A full disk, a kill or an error
-// at any moment leaves the old one or the new one. Other files in DIR stay there at every moment, because both
-// directories hold links to them. Only a checkpoint's own files are ever removed.
+// A checkpoint is written to DIR.tmp-<tag> and then takes the place of DIR in one step. If the disk is full, the
+// process is killed or an error occurs, the directory is either the old or the new one. Other files in DIR stay there
+// at every moment, because both directories hold links to them. Only a checkpoint's own files are ever removed.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_SAVEDIRECTORY_H
 #define PCRT_CHECKPOINT_SAVEDIRECTORY_H

@@ -1,5 +1,5 @@
 //===- StateImage.cpp - A copy of parameters and states in host memory ----===//
-// Parts are in the order of their offsets, without gaps.
+// The parts of an image are in the order of their offsets in the arena, without gaps.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/StateImage.h"
 #include "base/Block.h"

@@ -1,5 +1,5 @@
 //===- StateImage.h - A copy of parameters and states in host memory ------===//
-// A checkpoint or a new process reads it while the arena, from which it was copied, changes.
+// An image is a copy of the state in an arena. A checkpoint or a new process reads it while the arena changes.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_STATEIMAGE_H
 #define PCRT_CHECKPOINT_STATEIMAGE_H

@@ -42,7 +42,7 @@ FileIdentity pcrt::identityOfWeights(const std::string &path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))
     return FileIdentity::of(path);
-  std::map<std::string, FileIdentity> files; // in an order that is the same everywhere
+  std::map<std::string, FileIdentity> files; // sorted, so that the order is the same on all machines
   for (const std::filesystem::directory_entry &entry : std::filesystem::directory_iterator(path, error))
     if (entry.path().extension() == ".safetensors" || entry.path().filename() == "config.json")
       files[entry.path().filename()] = FileIdentity::of(entry.path());
@@ -228,7 +228,7 @@ void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, 
     differences += (differences.empty() ? "" : "; ") + name + ": " + then + " there, " + given + " here";
     names += (names.empty() ? "" : ",") + name;
   };
-  // A flag that the earlier run did not know yet had its default value.
+  // A flag that did not exist yet in the earlier run had its default value.
   std::vector<FlagValue> defaults = trajectoryFlags(Options());
   std::map<std::string, std::string> recorded(before.flags.begin(), before.flags.end());
   recorded.insert(defaults.begin(), defaults.end());
@@ -269,7 +269,7 @@ void pcrt::checkConfig(const Program &program, const std::string &directory) {
   if (!config.is_object())
     fail(PCRT_BAD_DATA, path + " is not a JSON object");
   for (const Json &meaning : program.configMeans) {
-    const Json *given = nullptr; // where it is not null, if it is there more than once
+    const Json *given = nullptr; // if the key occurs more than once, the value that is not null
     std::string key = meaning.at("at").at(0).get<std::string>();
     for (const Json &place : meaning.at("at"))
       if (const Json *found = valueAt(config, place); found && (!given || given->is_null())) {

@@ -26,10 +26,10 @@ FileIdentity identityOfWeights(const std::string &path);
 
 /// A file of tokens that a run reads.
 struct DataIdentity {
-  std::string file; ///< As --data or its pattern names it.
+  std::string file; ///< The path as --data or its pattern gives it.
   int64_t tokens = 0;
   FileIdentity identity;
-  double weight = 1; ///< 0: one of several files without weights.
+  double weight = 1; ///< 0: one of several files to which no weights are given.
 };
 
 /// One identity for all files of tokens.
@@ -65,12 +65,12 @@ struct Trajectory {
   std::string groups = "none";             ///< Groups of parameters (Program::groups).
   std::string baseFrom;                    ///< The path from which an adapter's base was read; empty: it was drawn.
   std::map<std::string, std::string> base; ///< The sums of the tensors of an adapter's base, by name.
-  std::vector<FlagValue> flags;            ///< Those that the numbers depend on.
+  std::vector<FlagValue> flags;            ///< The flags on which the numbers depend.
   std::vector<DataIdentity> data;
   NormLimit::History norms;
   std::vector<SampleRange> skipped; ///< Samples that --rollback left out.
   std::optional<NonFiniteEnd> ended;
-  std::map<std::string, int64_t> files;                               ///< Bytes, by name in the directory.
+  std::map<std::string, int64_t> files;                               ///< Sizes of the directory's files, in bytes.
   std::map<std::string, std::map<std::string, TensorRecord>> tensors; ///< By file and name.
 
   /// The record of a tensor, or null.
@@ -95,8 +95,7 @@ constexpr const char *trajectoryName = "trajectory.json";
 /// Writes a small file and syncs it to the disk. Throws PCRT_RESOURCE.
 void writeSynced(const std::string &path, const std::string &text);
 
-/// Throws PCRT_USAGE, with a list of the differences between `now` and `before`, if there are any that --change does
-/// not name.
+/// Throws PCRT_USAGE, with a list of the differences between `now` and `before`, unless --change names all of them.
 void checkSameTrajectory(const Trajectory &before, const Trajectory &now, const Options &options);
 
 /// Throws PCRT_BAD_DATA, naming the key, unless DIRECTORY/config.json means the model of `program`. Checks nothing if

@@ -1,7 +1,7 @@
 //===- Admission.cpp - Accepts callers that know the secret ---------------===//
-// A visitor is a small state machine: it greets, proves, confirms. serve() reads the data that have arrived with one
-// epoll_wait, then closes visitors that are too slow: in this order, because this process itself may have been
-// suspended.
+// Each visitor has a small state machine: it greets, proves that it knows the secret, and confirms. serve() first reads
+// the data that have arrived, with one epoll_wait, and then closes visitors that are too slow. The order matters,
+// because this process itself may have been suspended.
 //===----------------------------------------------------------------------===//
 #include "comm/Admission.h"
 #include "base/Failure.h"
@@ -90,7 +90,7 @@ void Admission::acceptSome() {
     if (socket.fd < 0 && errno == EAGAIN)
       return;
     if (socket.fd < 0)
-      continue; // it has gone again, or there is room now
+      continue; // the caller has gone again, or there is room now
     auto isNew = [](const Visitor &visitor) { return visitor.state < Visitor::Confirms; };
     if (size_t(std::count_if(visitors.begin(), visitors.end(), isNew)) >= mostVisitors)
       dropOldest();

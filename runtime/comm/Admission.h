@@ -1,7 +1,7 @@
 //===- Admission.h - Accepts callers that know the secret -----------------===//
-// A caller has a few seconds to prove that it knows the secret (Handshake.h). All callers are served side by side,
-// their number is limited, and none makes this process allocate by a length that it sends. At the limit of open files
-// the listener pauses before it accepts again.
+// A caller has a few seconds to prove that it knows the secret (Handshake.h). All callers are served at the same time.
+// Their number is limited, and this process never allocates memory by a length that a caller sends. At the limit of
+// open files the listener pauses before it accepts again.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ADMISSION_H
 #define PCRT_COMM_ADMISSION_H
@@ -18,11 +18,11 @@ namespace pcrt {
 
 /// The rules by which a listener admits its callers.
 struct AdmissionRules {
-  std::string name;                                ///< Begins its warnings: "rank 0".
+  std::string name;                                ///< The start of its warnings, such as "rank 0".
   Greeting greeting;                               ///< The listener's own.
-  std::string secret;                              ///< Empty: there is none, and every caller is admitted.
-  std::function<bool(const Greeting &)> expects;   ///< Whether a caller may belong to the run; asked before its proof.
-  std::function<Verdict(const Greeting &)> judges; ///< Whether to admit it; asked after its proof.
+  std::string secret;                              ///< If empty, every caller is admitted.
+  std::function<bool(const Greeting &)> expects;   ///< Whether a caller may belong to the run; called before its proof.
+  std::function<Verdict(const Greeting &)> judges; ///< Whether to admit a caller; called after its proof.
 };
 
 /// A caller that has proved that it knows the secret.
@@ -46,7 +46,7 @@ public:
 
   static constexpr double restSeconds = 0.1;
   static constexpr double patienceSeconds = 5; ///< For a whole handshake.
-  static constexpr size_t mostVisitors = 128;  ///< Callers without a proof; beyond it the oldest one is closed.
+  static constexpr size_t mostVisitors = 128;  ///< Limit of callers without a proof; beyond it the oldest is closed.
 
 private:
   /// A connection that is not admitted yet.
@@ -56,7 +56,7 @@ private:
     enum { Greets, Proves, Confirms, Done, Failed } state = Greets;
     Greeting theirs{}, mine{};
     Bytes32 proof{};
-    size_t got = 0; ///< Bytes of the message that it sends now.
+    size_t got = 0; ///< Bytes received of the current message.
   };
 
   void acceptSome();
@@ -69,8 +69,8 @@ private:
 
   Socket listener, epoll;
   AdmissionRules rules;
-  std::list<Visitor> visitors; ///< In the order in which they came.
-  double restsUntil = 0;       ///< It pauses because no descriptors are left; 0: it listens.
+  std::list<Visitor> visitors; ///< In the order in which they connected.
+  double restsUntil = 0;       ///< The end of a pause because no descriptors were left; 0: it listens.
   bool toldOfProof = false, toldOfTime = false, toldOfFiles = false;
 };
 

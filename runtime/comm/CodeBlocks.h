@@ -21,7 +21,7 @@ constexpr int64_t codeBlockBytes = 4 + PCRT_CODES_BLOCK;
 /// Writes the codes of `count` elements, at most those of one block, whose last word is filled with zeros.
 PCRT_ON_BOTH inline void encodeBlock(const float *from, int64_t count, char *to) {
   constexpr float largestCode = 127;
-  float largest = 0, sum = 0; // the sum of what is not finite is not finite, and its difference to itself a NaN
+  float largest = 0, sum = 0; // if a number is not finite, `sum` - `sum` is NaN
   for (int64_t i = 0; i < count; ++i) {
     float magnitude = __builtin_fabsf(from[i]);
     largest = largest < magnitude ? magnitude : largest;
@@ -34,7 +34,7 @@ PCRT_ON_BOTH inline void encodeBlock(const float *from, int64_t count, char *to)
     codes[i] = 0;
   if (!(scale > 0)) // all zeros, too small for a scale, or not finite
     return;
-  constexpr float whole = 3 << 22; // floats of this size are whole numbers, so that adding it rounds to nearest
+  constexpr float whole = 3 << 22; // floats of this size are integers, so adding it rounds to the nearest integer
   for (int64_t i = 0; i < count; ++i) {
     float code = from[i] / scale;
     code = code < -largestCode ? -largestCode : largestCode < code ? largestCode : code;

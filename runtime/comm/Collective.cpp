@@ -1,5 +1,5 @@
 //===- Collective.cpp - Agreeing on failures ------------------------------===//
-// One allGatherBytes of a status and a message of at most 1,019 characters per rank.
+// Every rank contributes a status and a message of at most 1,019 characters to one allGatherBytes.
 //===----------------------------------------------------------------------===//
 #include "comm/Collective.h"
 

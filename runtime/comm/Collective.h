@@ -16,10 +16,10 @@ namespace pcrt {
 /// Throws a Failure with the message of `comm` unless `status` is PCRT_OK.
 void requireOk(const Comm &comm, pcrt_status status);
 
-/// Returns on all ranks the failure of the lowest rank that has one; nothing if all succeeded. All ranks call it.
+/// Returns, on all ranks, the failure of the lowest rank that has one, or nullopt if all succeeded. All ranks call it.
 std::optional<Failure> firstFailure(Comm &comm, const std::optional<Failure> &mine);
 
-/// Throws that failure on all ranks, if there is one. `mine` is null if this rank succeeded.
+/// Throws the result of firstFailure on all ranks, if there is one. `mine` is null if this rank succeeded.
 void agree(Comm &comm, const Failure *mine);
 
 /// Runs f on every rank; if it fails on one, all ranks throw that failure.

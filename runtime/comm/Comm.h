@@ -30,7 +30,7 @@ struct Group {
   std::vector<int> ranks; ///< Members in coordinate order.
   int me = 0;             ///< Index of this rank in `ranks`.
   int id = 0;             ///< Index of the group in the program, 0 .. 62.
-  std::string name;       ///< Mesh axes for messages ("dp,tp"); may be empty.
+  std::string name;       ///< The mesh axes, for error messages ("dp,tp"); may be empty.
 
   int size() const { return static_cast<int>(ranks.size()); }
 };
@@ -73,9 +73,9 @@ struct Ticket {
   const void *const *ins = nullptr;
   void *const *outs = nullptr;
 
-  /// Private to the transport.
+  /// For the transport only.
   int announced = 0, done = 0; ///< How many of `moves` have been announced and done.
-  uint64_t last = 0;           ///< Number of the last one in its group.
+  uint64_t last = 0;           ///< The number of the last of the moves in its group.
   Ticket *next = nullptr;
 };
 
@@ -93,7 +93,7 @@ struct Flow {
   /// Names message `n`, counted from 1: "message 3 of 'forward of chunk 1 ...'".
   std::string describe(uint64_t n) const;
 
-  /// State of the open flow: messages sent or received, and which flow of the peer it is.
+  /// State of the open flow: the number of messages sent or received so far, and the number of the peer's end.
   uint64_t count = 0;
   int partner = -1;
 };
@@ -110,8 +110,8 @@ public:
   /// The name of the transport: "self", "shm", "virtual", "mpi" or "tcp".
   virtual const char *transport() const = 0;
 
-  /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB, that take no memory until they are touched.
-  /// All ranks call it once, with sizes of their own. The arena lives as long as this object. Returns PCRT_RESOURCE if
+  /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB, that use no memory until they are touched.
+  /// All ranks call it once, each with its own size. The arena lives as long as this object. Returns PCRT_RESOURCE if
   /// there is not enough memory.
   virtual pcrt_status allocateArena(int64_t bytes, char **base) = 0;
 
@@ -143,12 +143,12 @@ public:
   pcrt_status receive(int flow, void *data);
   const std::vector<Flow> &openedFlows() const { return flows; }
 
-  /// Tells what this rank does from now on, such as "forward of microbatch 3", for error messages of other ranks.
+  /// Records what this rank does from now on, such as "forward of microbatch 3", for error messages of other ranks.
   /// Allocates nothing.
   virtual void note(const char *) {}
 
-  /// While one lives, this rank saves or logs, which may take longer than the timeout. Others wait for it while its
-  /// process runs, except while it waits for other ranks itself.
+  /// Exists while this rank saves or logs, which may take longer than the timeout. As long as the rank's process runs,
+  /// others wait for it without a timeout, except while it waits for other ranks itself.
   class Busy {
   public:
     explicit Busy(Comm &comm) : comm(comm) {
@@ -178,8 +178,8 @@ public:
   /// status other than PCRT_OK.
   virtual void abort(pcrt_status status, const char *message) = 0;
 
-  /// Bytes of other ranks' memory that this process has mapped now. The kernel counts them in this process's resident
-  /// set (VmHWM, ru_maxrss), too; they stay mapped, so VmHWM minus this number is the rank's own peak.
+  /// Bytes of other ranks' memory that this process currently has mapped. The kernel counts them in this process's
+  /// resident set (VmHWM, ru_maxrss), too; they stay mapped, so VmHWM minus this number is the rank's own peak.
   virtual int64_t peerResidentBytes() const { return 0; }
 
   /// The control plane of a `tcp` run; null for other transports.
@@ -197,8 +197,8 @@ protected:
   virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                const ParallelFor &parallelFor) = 0;
 
-  /// Announces the moves of `ticket` between two or more members, and ends them. By default, a transport carries them
-  /// out in endMoves.
+  /// beginMoves announces the moves of `ticket` between two or more members, and endMoves completes them. By default, a
+  /// transport carries them out in endMoves.
   virtual pcrt_status beginMoves(Ticket &, const ParallelFor &) { return PCRT_OK; }
   virtual pcrt_status endMoves(Ticket &ticket, const ParallelFor &parallelFor);
 
@@ -209,12 +209,12 @@ protected:
   virtual pcrt_status take(Flow &flow, int index, void *data) = 0;
   std::vector<Flow> flows; ///< Open ones.
 
-  /// Tells the other ranks that this one is busy, or no longer (Busy).
+  /// Tells the other ranks whether this one is busy (Busy).
   virtual void setBusy(bool) {}
 
   /// Sets `problem` to a message if the arenas of all ranks, `bytes` on this one, do not fit into the memory that is
-  /// available on their machines, and to nothing otherwise. All ranks call it before any of them touches its arena, and
-  /// all get the same answer.
+  /// available on their machines, and to "" otherwise. All ranks call it before any of them touches its arena, and all
+  /// get the same answer.
   pcrt_status checkArenas(int64_t bytes, std::string *problem);
 
   /// Records `message` as error() and returns `status`.
@@ -239,7 +239,7 @@ pcrt_status connect(std::unique_ptr<Comm> *out, std::string *error);
 pcrt_status runRanks(int programRanks, bool onDevices, const std::function<pcrt_status(Comm &)> &body,
                      std::string *error);
 
-/// Threads this rank may use: PCRT_THREADS, else the cores it is pinned to.
+/// The number of threads that this rank may use: PCRT_THREADS, otherwise the number of cores to which it is pinned.
 int threadsOfThisRank();
 
 } // namespace pcrt

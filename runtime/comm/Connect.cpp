@@ -1,6 +1,6 @@
 //===- Connect.cpp - Chooses the transport of a run -----------------------===//
 // Turns a Place (Environment.h) into a Comm. Ranks on devices get the control plane of `tcp`, because they move their
-// data themselves and need it only to end each other's waits.
+// data themselves and need the control plane only to end each other's waits.
 //===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
@@ -109,7 +109,7 @@ static pcrt_status connectPlace(const Place &place, std::unique_ptr<Comm> *out, 
   if (fd < 0) {
     PCRT_TRY(meet(place, &fd, error));
   } else {
-    fcntl(fd, F_SETFD, FD_CLOEXEC); // not for the children of this rank
+    fcntl(fd, F_SETFD, FD_CLOEXEC); // children of this rank do not inherit it
   }
   return ShmComm::join(fd, place.rank, place.sharedFile >= 0, out, error);
 }

@@ -70,7 +70,7 @@ static bool isTransport(const std::string &name) {
 }
 
 /// Checks all variables PCRT_* that are numbers or switches and that no launcher sets. They are read in many places,
-/// some of which cannot refuse a value.
+/// some of which cannot report an error.
 static void checkNumbers(Reader &read) {
   read.integer("PCRT_THREADS", 1, 1);
   read.positive("PCRT_TIMEOUT_SECONDS", 1);
@@ -190,14 +190,14 @@ double pcrt::timeoutSeconds() { return Reader().positive("PCRT_TIMEOUT_SECONDS",
 
 int pcrt::threadsOfThisRank() {
   Reader read;
-  constexpr int most = 1024; // more are a mistake, and take minutes to start
+  constexpr int most = 1024; // a larger number is a mistake, and would take minutes to start
   if (int threads = read.integer("PCRT_THREADS", 0, 1))
     return std::min(threads, most);
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) != 0)
     return 1;
   int count = CPU_COUNT(&cores);
-  // A launcher that does not pin leaves all cores to each rank of the machine.
+  // If a launcher does not pin ranks, each rank of the machine sees all cores.
   Place place;
   std::string error;
   if (readPlace(&place, &error) && place.launcher == "torchrun")

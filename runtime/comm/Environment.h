@@ -1,6 +1,6 @@
 //===- Environment.h - The environment that the launcher sets -------------===//
-// Every launcher tells its processes their place in environment variables of its own. These functions read them into
-// one form.
+// Every launcher uses its own environment variables to tell processes their rank. These functions read them into one
+// form.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ENVIRONMENT_H
 #define PCRT_COMM_ENVIRONMENT_H
@@ -16,8 +16,8 @@ struct Place {
   int rank = 0, size = 1;
   int localRank = 0, localSize = 1;    ///< Among the ranks of this machine.
   std::string run;                     ///< Names the run: the same on all of its ranks, different for other runs.
-  int sharedFile = -1;                 ///< pc-run only: the descriptor of the shared file, else -1.
-  std::vector<const char *> variables; ///< The launcher's variables that say so and are set.
+  int sharedFile = -1;                 ///< Under pc-run, the descriptor of the shared file; otherwise -1.
+  std::vector<const char *> variables; ///< The launcher's variables from which these values come.
   /// PCRT_TRANSPORT or the default. With `virtual`, this process runs all ranks; `size` is 1 if the program gives their
   /// number.
   std::string transport;
@@ -32,7 +32,7 @@ inline constexpr const char *overTcp = "set PCRT_TRANSPORT=tcp and the same PCRT
 bool readPlace(Place *place, std::string *error);
 
 /// Returns `before`, followed by "RANK=0 WORLD_SIZE=8 in the environment say so; if they are left over from another
-/// job: unset RANK WORLD_SIZE". Returns an empty text if neither pc-run nor a launcher started this process.
+/// job: unset RANK WORLD_SIZE". Returns "" if neither pc-run nor a launcher started this process.
 std::string whoSaysSo(const Place &place, const std::string &before);
 
 /// The cores that this process (or thread) may run on; at least one.
@@ -42,11 +42,11 @@ std::vector<int> coresOfProcess();
 /// ranks as cores.
 std::vector<int> coresOfRank(const std::vector<int> &cores, int rank, int ranks);
 
-/// Keeps the calling thread, and those it starts, on these cores.
+/// Pins the calling thread, and the threads that it starts, to these cores.
 void pinToCores(const std::vector<int> &cores);
 
-/// Opens /dev/null as standard input, output and error where they are closed, because files that are opened later must
-/// not take their numbers. Call it first.
+/// Opens /dev/null as standard input, output or error if one of them is closed, because files that are opened later
+/// must not get their numbers. Call it first.
 void holdStandardFiles();
 
 /// Whether everything that was printed to standard output has been written.

@@ -1,6 +1,6 @@
 //===- FreeMemory.cpp - The memory that arenas may still use --------------===//
-// Walks from the process's control group up to the root of its hierarchy and takes the least that any limit leaves
-// (Linux: Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst).
+// Walks from the process's control group up to the root of its hierarchy and finds the least memory that any limit
+// leaves (Linux: Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst).
 //===----------------------------------------------------------------------===//
 #include "comm/FreeMemory.h"
 
@@ -26,7 +26,7 @@ template <typename F> static bool readLines(const std::string &path, F &&line) {
   return true;
 }
 
-/// The number with which a file begins; nothing if there is no file or no number ("max").
+/// The number at the beginning of a file; nullopt if there is no file or no number ("max").
 static std::optional<double> numberIn(const std::string &path) {
   std::optional<double> number;
   readLines(path, [&](const char *line) {
@@ -39,7 +39,7 @@ static std::optional<double> numberIn(const std::string &path) {
 
 /// The names of the files of one version of control groups.
 struct LimitFiles {
-  const char *limit, *usage, *droppable; ///< The last: how lines of memory.stat begin that count what can be dropped.
+  const char *limit, *usage, *droppable; ///< `droppable` begins lines of memory.stat about memory that can be dropped.
 };
 static constexpr LimitFiles version1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 static constexpr LimitFiles version2{"memory.max", "memory.current", ""};

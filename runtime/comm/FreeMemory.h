@@ -14,9 +14,9 @@ namespace pcrt {
 /// that reads its arena from a disk is far too slow.
 struct FreeMemory {
   double available = 0;
-  double total = 0; ///< All memory, including what is in use: the machine's, or the limit.
+  double total = 0; ///< All memory, including used memory: the machine's memory, or the limit.
   int isLimited =
-      0; ///< A limit of the process's control group, a container's or a job's, leaves less than the machine.
+      0; ///< A limit of the process's control group (a container or a job) leaves less than the machine has.
 };
 
 /// Reads MemAvailable from /proc/meminfo, and the limit and use of memory of the process's control group (version 1 or

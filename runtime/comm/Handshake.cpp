@@ -1,6 +1,6 @@
 //===- Handshake.cpp - Both ends of a connection prove that they know a secret -===//
-// The caller's half and the proof; Admission.cpp has the host's half. The verdict is part of the host's proof, so that
-// a stranger cannot change it on the way.
+// This file has the caller's half and the proof; Admission.cpp has the host's half. The verdict is part of the host's
+// proof, so that a stranger cannot change it on the way.
 //===----------------------------------------------------------------------===//
 #include "comm/Handshake.h"
 #include "comm/Sockets.h"

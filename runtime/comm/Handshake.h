@@ -56,9 +56,9 @@ Bytes32 proofOf(Side side, const std::string &secret, const Greeting &caller, co
 /// How a call ended.
 enum class CallResult {
   Welcome,
-  Refused,   ///< By a host that knows the secret: Taken.
-  NoAnswer,  ///< No process answers, or one that is not the host.
-  Distrusts, ///< The host has hung up after hearing the proof: it may have another secret.
+  Refused,   ///< A host that knows the secret has refused the caller (Taken).
+  NoAnswer,  ///< No process answers, or another program answers.
+  Distrusts, ///< The host has closed the connection after the proof: it may have another secret.
   Distrusted ///< The host itself has given no proof, or a wrong one.
 };
 

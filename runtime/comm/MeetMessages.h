@@ -16,7 +16,7 @@ constexpr uint64_t meetFormat = 0x3154454d4350; // "PCMET1"
 enum class MeetKind : uint32_t {
   Hello = 1, ///< From a rank: MeetHello.
   Begin,     ///< To a rank: MeetBegin.
-  Close,     ///< To rank 0: the others wait; the round ends after the step that is in progress.
+  Close,     ///< To rank 0: the other members wait, so the round ends after the current step.
   Arrive,    ///< From a rank: MeetArrive, and its parameters after the steps of the round.
   Mean,      ///< To a rank: the mean of those parameters over members, weighted by steps.
   Ask,       ///< To a rank: a member that joins needs its State.
@@ -37,10 +37,10 @@ struct MeetHello {
   uint64_t format = meetFormat;
   char name[64] = {}, program[64] = {}; ///< The member's name; the sum of its executable.
   int32_t rank = 0, size = 0;
-  int64_t round = 0;    ///< The round with which it could begin: the number of rounds that it has finished.
+  int64_t round = 0;    ///< The round with which the member could begin: the number of rounds that it has finished.
   int64_t every = 0;    ///< Steps per round.
   int64_t batch = 0;    ///< Samples per step.
-  int64_t samples = 0;  ///< The number of samples that it knows to have been read.
+  int64_t samples = 0;  ///< The number of samples that have been read, as far as the member knows.
   int64_t elements = 0; ///< The elements of this rank's parameters.
   uint64_t sum = 0;     ///< A sum of its shared parameters and outer momentum.
 };
@@ -54,7 +54,7 @@ struct MeetBegin {
 /// A rank has done the steps of a round.
 struct MeetArrive {
   int64_t round, steps; ///< Steps made in the round, which are its weight in the mean.
-  uint64_t sum;         ///< As in MeetHello, of the state before this round ends.
+  uint64_t sum;         ///< As in MeetHello, for the state before the end of this round.
 };
 
 /// The state with which a member joins.

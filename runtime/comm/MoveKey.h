@@ -1,6 +1,6 @@
 //===- MoveKey.h - Describes what a rank is about to do with a group ------===//
-// Members of a move compare their keys before they access each other's memory. Ranks that disagree are found and named
-// instead of computing nonsense.
+// Members of a move compare their keys before they access each other's memory. So ranks that run different moves are
+// found and named, and do not compute wrong results.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_MOVEKEY_H
 #define PCRT_COMM_MOVEKEY_H
@@ -11,7 +11,7 @@ namespace pcrt {
 
 /// One move, barrier or exchange of control data. Compared byte by byte, so it has no padding.
 struct MoveKey {
-  char name[96]; ///< Name of the op, cut short if need be, zeros after it.
+  char name[96]; ///< The name of the op, cut if it is too long, and filled with zeros.
   int32_t kind, dtype, reduction, members;
   int64_t outer, extent, inner, middle, extent2;
   int64_t routed;     ///< In a move of rows: experts per token.

@@ -207,7 +207,7 @@ void pcrt::reduceElements(int32_t dtype, int32_t reduction, const char *const *i
 //===----------------------------------------------------------------------===//
 
 void pcrt::allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *hi) {
-  constexpr int64_t line = 64; // elements: one cache line or more, whatever the dtype
+  constexpr int64_t line = 64; // in elements: at least one cache line for any dtype
   int64_t part = ((elements + n - 1) / n + line - 1) / line * line;
   *lo = std::min(elements, part * me);
   *hi = std::min(elements, part * (me + 1));

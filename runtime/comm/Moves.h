@@ -22,7 +22,7 @@ int64_t outElements(const pcrt_move_desc &desc, int n);
 /// "op (f32 [outer, extent, inner] over 4 ranks)" for messages.
 std::string describeMove(const pcrt_move_desc &desc, int n);
 
-/// Why this call is malformed, or an empty text. `desc` may hold any bytes.
+/// The error in this call, or "". `desc` may hold any bytes.
 std::string checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out);
 
 /// For slice and insert: the coordinate whose block member `me` takes or fills. For permute: the member whose value
@@ -43,8 +43,8 @@ inline bool isLocalMove(const pcrt_move_desc &desc, const Group &group) {
 void localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                const ParallelFor &parallelFor);
 
-/// outs[k][i] = ins[0][i + shift] (+) ins[1][i + shift] (+) ..., in this order, for i in [lo, hi) and every k. bf16 is
-/// added in f32 and rounded once; i32 wraps; max keeps NaNs. An out may equal an in where shift is 0.
+/// Computes outs[k][i] = ins[0][i + shift] (+) ins[1][i + shift] (+) ..., in this order, for i in [lo, hi) and every k.
+/// bf16 is added in f32 and rounded once; i32 wraps; max keeps NaNs. An out may equal an in where shift is 0.
 void reduceElements(int32_t dtype, int32_t reduction, const char *const *ins, int numIns, char *const *outs,
                     int numOuts, int64_t lo, int64_t hi, int64_t shift = 0);
 

@@ -1,7 +1,7 @@
 //===- Patience.h - The time that a rank waits for others -----------------===//
-// A rank that waits longer than the timeout gives up. Two kinds of time do not count. One is time in which this process
-// was suspended, by Ctrl-Z or by a scheduler, which suspends the other ranks, too. The other is time in which a rank
-// did work that is known to take long (Comm::Busy).
+// A rank that waits longer than the timeout gives up. Two kinds of time do not count: time in which this process was
+// suspended, by Ctrl-Z or by a scheduler (which usually suspends all ranks), and time in which a rank did work that is
+// known to take long (Comm::Busy).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_PATIENCE_H
 #define PCRT_COMM_PATIENCE_H
@@ -20,7 +20,7 @@ public:
 
   explicit Patience(double timeout) : timeout(timeout), last(monotonicSeconds()) {}
 
-  /// Whether the time is up at `now`, in seconds of monotonicSeconds().
+  /// Whether the timeout has passed at `now`, in seconds of monotonicSeconds().
   bool isOver(double now) {
     double passed = now - last;
     last = now;
@@ -29,8 +29,8 @@ public:
   }
   bool isOver() { return isOver(monotonicSeconds()); }
 
-  /// Call it when the time is up. `idle` is the number of seconds since a rank was busy. Returns true if the wait
-  /// continues.
+  /// Call it when the timeout has passed. `idle` is the number of seconds since any rank was busy. Returns true if the
+  /// wait may continue.
   bool isExtended(double idle) {
     if (!(idle < timeout))
       return false;

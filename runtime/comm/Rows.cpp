@@ -1,6 +1,6 @@
 //===- Rows.cpp - The all_to_all of rows that a mask chooses --------------===//
-// Buffers are ordered by expert, then outer index, then block of tokens, on both sides; so segments() walks experts
-// once and keeps a cursor per member.
+// Buffers of both sides are ordered by expert, then outer index, then block of tokens. So segments() walks over the
+// experts once, with a cursor for each member.
 //===----------------------------------------------------------------------===//
 #include "comm/Rows.h"
 #include "base/Types.h"

@@ -21,7 +21,7 @@ inline int64_t routedOf(const pcrt_move_desc &desc) { return desc.kind == PCRT_A
 int64_t mostRowsOfTokens(const pcrt_move_desc &desc, int n);
 int64_t mostRowsOfExperts(const pcrt_move_desc &desc, int n);
 
-/// The message about why a move of rows is malformed; empty if it is not, or if it is another move.
+/// The error in a move of rows; "" if there is none, or if the move is of another kind.
 std::string checkRows(const pcrt_move_desc &desc);
 
 /// `count` rows that are contiguous in two buffers: in that of the member `source` from row `from` on, and in that of
@@ -39,7 +39,7 @@ public:
   /// Counts the rows of `desc`. Returns null, or why not every row has a place. Allocates nothing if an earlier mask
   /// was at least as large.
   const char *count(const pcrt_move_desc &desc, int members);
-  /// Does the same with counts that were made for chunks of tokens, [block of tokens, chunk, expert].
+  /// Like count(), from counts that were computed for chunks of tokens: [block of tokens, chunk, expert].
   const char *take(const pcrt_move_desc &desc, int members, const int32_t *ofChunks, int64_t chunks);
 
   /// Allocates memory for the mask of `desc`.
@@ -61,8 +61,8 @@ private:
   bool back = false; ///< From experts to tokens.
   int n = 1;
   int64_t outer = 0, experts = 0;
-  std::vector<int64_t> counts; ///< By outer index, block of tokens and expert.
-  std::vector<int64_t> next;   ///< By member: the place of its next row.
+  std::vector<int64_t> counts; ///< Numbers of rows: [outer index, block of tokens, expert].
+  std::vector<int64_t> next;   ///< The place of each member's next row.
   std::vector<RowSegment> list;
 };
 

@@ -18,7 +18,7 @@ using Bytes32 = std::array<char, 32>;
 /// The HMAC-SHA256 (RFC 2104) of `text`.
 Bytes32 hmacSha256(std::string_view key, std::string_view text);
 
-/// Whether both are the same. The time does not depend on where they differ.
+/// Whether both are equal. The time of the comparison does not depend on where they differ.
 bool areSame(const Bytes32 &one, const Bytes32 &other);
 
 /// Fills `bytes` from the system's random source; returns false if it has none.
@@ -33,7 +33,7 @@ enum class SharedBy { Ranks, Members };
 bool findSecret(SharedBy who, const std::string &host, std::string *secret, std::string *error);
 
 /// Sets PCRT_SECRET for child processes to a new random secret of one run, unless the user has set one. Returns false
-/// if there is no random source. It does not serve as the secret of a meeting, which other runs also have to know.
+/// if there is no random source. This secret cannot be used for a meeting, because other runs would have to know it.
 bool handSecretToRanks();
 
 /// Whether only this machine reaches `host`: "localhost", or an address of the loopback interface.

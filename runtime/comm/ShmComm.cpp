@@ -1,7 +1,8 @@
 //===- ShmComm.cpp - Ranks of one machine, zero copy ----------------------===//
-// Joining, memory, waiting and failures; ShmMoves.cpp has the moves and ShmFlows.cpp the flows. A wait spins briefly,
-// then yields, then sleeps 0.1 ms at a time. A rank that has waited for a second publishes its wait, and ranks follow
-// these links to find circles; a circle counts if it is found twice without progress in between.
+// This file has joining, memory, waiting and failures; ShmMoves.cpp has the moves, and ShmFlows.cpp has the flows. A
+// wait spins briefly, then yields, then sleeps 0.1 ms at a time. A rank that has waited for a second publishes for whom
+// it waits, and ranks follow these links to find circles. A circle is reported if it is found twice without progress in
+// between.
 //===----------------------------------------------------------------------===//
 #include "comm/ShmComm.h"
 #include "comm/Environment.h"
@@ -86,7 +87,7 @@ bool ShmComm::map(Mapping &mapping, int64_t offset, int64_t bytes) {
   bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   if (bytes > kWindowHalf)
     return false;
-  // Reserves more than needed, maps the aligned part, and gives the rest back.
+  // Reserves more address space than needed, maps the aligned part, and releases the rest.
   void *reserved = mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED)
     return false;
@@ -412,7 +413,7 @@ pcrt_status ShmComm::timedOut(const Wait &wait) {
     else if (block.doing[0])
       missing += " (in " + std::string(block.doing) + ")";
   }
-  if (missing.empty()) // they have come in the meantime
+  if (missing.empty()) // all have arrived in the meantime
     return PCRT_OK;
   return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + missing + " in " +
                                   doing(rank(), wait) + (wait.group ? " of " + groupName(*wait.group) : "") +

@@ -12,8 +12,8 @@
 namespace pcrt {
 
 /// The transport between processes of one machine. Moves of a group are carried out in the order of their starts; moves
-/// of different groups are independent, and a rank that waits advances those of all groups. A rank that is late, lost
-/// or part of a circle of waits is named in the error; then the run is over. It owns all mappings and the descriptor.
+/// of different groups are independent, and a rank that waits advances those of all groups. If a rank is late, lost or
+/// part of a circle of waits, an error names it and the run ends. It owns all mappings and the descriptor.
 class ShmComm final : public Comm {
 public:
   /// Joins the run whose shared file is `fd` as rank `rank`, and waits for all ranks. It takes over `fd`. `launched`
@@ -42,7 +42,7 @@ protected:
   pcrt_status take(Flow &flow, int index, void *data) override;
 
 private:
-  /// A part of the file that is mapped here.
+  /// A part of the file that is mapped in this process.
   struct Mapping {
     char *base = nullptr;
     int64_t bytes = 0;
@@ -56,7 +56,7 @@ private:
   uint64_t announce(const Group &group, const MoveKey &key, int64_t in, int64_t out);
   bool reached(const Group &group, Goal goal);
   pcrt_status waitForMembers(const Group &group, Goal goal);
-  /// A wait for one rank: in a group, or at the other end of a flow.
+  /// A wait for one rank, which is a member of a group or the other end of a flow.
   struct Wait {
     int peer;
     Goal goal;
@@ -103,7 +103,7 @@ private:
 
   /// Seconds since any rank was busy; a rank whose process is suspended does not count as busy.
   double secondsSinceBusy();
-  /// Both record the error and return its status; giveUp also tells the other ranks.
+  /// These two record the error and return its status; giveUp also tells the other ranks.
   pcrt_status giveUp(pcrt_status status, const std::string &message);
   pcrt_status peerLost(const std::string &doing);
   pcrt_status timedOut(const Wait &wait);
@@ -118,9 +118,10 @@ private:
   bool inArena(const void *at, int64_t bytes) const;
   /// Memory that peers can read, `bytes` long, at file offset scratchOffset(rank()); null if there is no memory.
   char *ownScratch(int64_t bytes);
-  /// Gives the pages of a large scratch memory back; no peer reads it any more.
+  /// Releases the pages of a large scratch memory, which no peer reads any more.
   void releaseScratch();
-  /// The address here of the byte at `offset`, which is in one of rank `peer`'s windows; null if it cannot be mapped.
+  /// The address in this process of the byte at `offset`, which is in one of rank `peer`'s windows; null if it cannot
+  /// be mapped.
   char *peerPointer(int peer, int64_t offset);
 
   int fd;
@@ -128,7 +129,7 @@ private:
   bool launched;
   double timeout;                                   ///< Seconds.
   std::vector<Queue> queues;                        ///< Per group.
-  std::vector<Mapping> arenas, scratches, flowMaps; ///< Per rank, own ones included.
+  std::vector<Mapping> arenas, scratches, flowMaps; ///< One of each per rank, including this one.
   ParallelFor workers;                              ///< The workers of the last move.
   std::vector<const char *> ins;                    ///< Sources and results of the current move, per member.
   std::vector<char *> outs;

@@ -1,7 +1,7 @@
 //===- ShmControl.h - The memory that the ranks of one machine share ------===//
 // One anonymous file (memfd) holds everything: a control block, and a window per rank at a fixed offset for its arena
 // and its scratch memory. The file is sparse, has no name, and disappears with the last process that holds it. The
-// launcher maps the control block, too, to say which rank died and how.
+// launcher also maps the control block, to record which rank died and how.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMCONTROL_H
 #define PCRT_COMM_SHMCONTROL_H
@@ -25,8 +25,8 @@ constexpr uint64_t kMaxAnnounced = 32; ///< Moves of a group that can be in flig
 /// A rank's state in one of its groups. The rank writes it, the other members read it. The moves of a group are
 /// numbered from 1, in the order in which all members start them.
 struct alignas(128) Slot {
-  /// The number of moves that this rank has announced, and the number with which it is done: it no longer accesses the
-  /// others' memory for them.
+  /// The number of moves that this rank has announced, and the number that are done: for these, it no longer accesses
+  /// the memory of other ranks.
   std::atomic<uint64_t> announced, done;
   Announcement ring[kMaxAnnounced];
 
@@ -50,7 +50,7 @@ inline bool Slot::reached(Goal goal) const {
 
 /// The state of a flow, in the memory of the rank that receives. The rings of messages lie after all headers.
 struct alignas(128) FlowHeader {
-  std::atomic<uint64_t> sent;                  ///< Messages in all; written by the source.
+  std::atomic<uint64_t> sent;                  ///< The number of messages sent so far; written by the source.
   alignas(128) std::atomic<uint64_t> received; ///< Written by the destination.
   alignas(128) int64_t ring;                   ///< Offset of the ring in the file.
   int32_t slots, messages;                     ///< As in Flow.
@@ -62,15 +62,15 @@ struct alignas(128) FlowHeader {
 /// The state of one rank that other ranks and the launcher read.
 struct alignas(128) RankBlock {
   std::atomic<int32_t> pid;            ///< 0 until it has joined.
-  std::atomic<int32_t> left;           ///< 1 once it ended in an orderly way.
+  std::atomic<int32_t> left;           ///< 1 after it has ended in an orderly way.
   std::atomic<int32_t> savesOnSignals; ///< 1: stopSignals make it save and end with 128 + n.
-  std::atomic<int32_t> goesBack;       ///< 1: if it is restarted, it continues from before numbers were not finite.
+  std::atomic<int32_t> goesBack;       ///< 1: a restart goes back to before numbers were not finite.
   std::atomic<int64_t> arena;          ///< Bytes of its arena.
   std::atomic<int64_t> scratch;        ///< Bytes of its scratch memory.
   std::atomic<int64_t> flows;          ///< Bytes of its flows.
   std::atomic<int32_t> waitsFor;       ///< 1 + the rank for which it has waited for more than a second; 0: none.
   std::atomic<int32_t> waitGroup;
-  std::atomic<int64_t> waitFlow; ///< Offset of the flow's header that it waits at, 0: in a group.
+  std::atomic<int64_t> waitFlow; ///< Offset of the header of the flow at which it waits; 0: it waits in a group.
   std::atomic<uint64_t>
       waitGoal; ///< The goal (encoded) that would end the wait: of `waitsFor` in slot `waitGroup`, or of the flow.
   std::atomic<uint64_t> waits;    ///< Counts published waits, to see whether it made progress.
@@ -89,7 +89,7 @@ struct FailureRecord {
   int32_t status;             ///< pcrt_status.
   char message[1500];
 
-  /// Writes it unless it has been written; true if this call did it.
+  /// Writes the failure unless one has been written. Returns true if this call wrote it.
   bool record(int who, pcrt_status status, const std::string &text);
   bool isThere() const { return state.load(std::memory_order_acquire) == 2; }
 };
@@ -98,12 +98,12 @@ struct FailureRecord {
 struct ControlBlock {
   uint64_t magic;
   int32_t size;      ///< Ranks of the run.
-  int32_t oldArenas; ///< 1: arenas hold what was in them when an earlier run ended.
+  int32_t oldArenas; ///< 1: arenas still hold the data of an earlier run.
   FailureRecord failure;
   FailureRecord witness; ///< The activity of the first rank that lost another one.
 
   RankBlock &rank(int index);
-  /// Records a failure unless there is one; true if this call did it.
+  /// Records a failure unless there is one. Returns true if this call recorded it.
   bool recordFailure(int rank, pcrt_status status, const std::string &message) {
     return failure.record(rank, status, message);
   }

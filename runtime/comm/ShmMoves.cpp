@@ -97,7 +97,7 @@ pcrt_status ShmComm::endMoves(Ticket &ticket, const ParallelFor &parallelFor) {
   if (ticket.done < ticket.count)
     PCRT_TRY(advance(queues[group.id], &ticket, parallelFor));
   Goal end{ticket.last, true};
-  if (!reached(group, end)) // do other moves in the meantime
+  if (!reached(group, end)) // carries out other moves in the meantime
     PCRT_TRY(advanceAll(parallelFor));
   return waitForMembers(group, end);
 }

@@ -69,7 +69,7 @@ void ShmWatcher::run() {
 void ShmWatcher::peerEnded(int peer) {
   if (control.rank(peer).left.load())
     return;
-  // The launcher knows the signal or the exit code: give it time to report them first.
+  // The launcher knows the signal or the exit code, so it gets time to report them first.
   for (int i = 0; launched && i < 20 && !control.failed(); ++i)
     if (stoppedWithin(10))
       return;
@@ -86,7 +86,7 @@ void ShmWatcher::endProcess() {
     finishPrinting();
     _exit(PCRT_PEER_LOST);
   }
-  // The main thread is on its way out of the process, but destructors and exit handlers may hang.
+  // The main thread is about to end the process, but destructors and exit handlers may hang.
   if (!stoppedWithin(300))
     _exit(reported.load());
 }

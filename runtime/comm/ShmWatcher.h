@@ -14,8 +14,8 @@ namespace pcrt {
 /// The watching thread of one rank, from the constructor to the destructor. It borrows the control block.
 class ShmWatcher {
 public:
-  /// Starts the thread, after all ranks have joined. With `launched`, pc-run watches, too, and gets time to report
-  /// first, because it knows the signal or exit code.
+  /// Starts the thread, after all ranks have joined. With `launched`, pc-run also watches the ranks. It gets time to
+  /// report first, because it knows the signal or exit code.
   ShmWatcher(ControlBlock &control, int rank, bool launched);
   ~ShmWatcher();
 

@@ -111,7 +111,7 @@ int pcrt::portOf(const Socket &listener) {
   sockaddr_in6 address{};
   socklen_t length = sizeof address;
   getsockname(listener.fd, reinterpret_cast<sockaddr *>(&address), &length);
-  return ntohs(address.sin6_port); // at the same place in both kinds
+  return ntohs(address.sin6_port); // the port is at the same place in IPv4 and IPv6 addresses
 }
 
 std::string pcrt::peerOf(const Socket &connection) {

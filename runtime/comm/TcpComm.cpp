@@ -1,5 +1,5 @@
 //===- TcpComm.cpp - Ranks of any machines, over one connection each ------===//
-// An adapter from Comm to TcpControl: every operation, barriers included, is a gather, whose keys all members compare.
+// Implements Comm by TcpControl: every operation, including a barrier, is a gather, and all members compare its keys.
 //===----------------------------------------------------------------------===//
 #include "comm/TcpComm.h"
 #include "comm/Moves.h"

@@ -1,6 +1,6 @@
 //===- TcpComm.h - Ranks of any machines, over one connection each --------===//
 // The control plane of runs on several machines, and of devices that move their data themselves. It can also carry
-// moves of host memory. But all data then pass through rank 0, so this is for small runs and tests.
+// moves of host memory. All data then pass through rank 0, so this is only for small runs and tests.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPCOMM_H
 #define PCRT_COMM_TCPCOMM_H

@@ -90,8 +90,7 @@ void TcpControl::run() {
         pending |= writes;
         entries[i] = {channels[i].peer.socket, short(POLLIN | (writes ? POLLOUT : 0)), 0};
       }
-      // While something is left to send, slow peers have as long as in a move; after that, peers have a second to
-      // close.
+      // While data are left to send, slow peers have as much time as in a move. Then peers have one second to close.
       if (stopping)
         stopBy = std::min(stopBy, monotonicSeconds() + (pending && !hasFailed ? timeout : 1));
       if (stopping && (monotonicSeconds() > stopBy || allClosed()))
@@ -402,7 +401,7 @@ void TcpControl::giveUp(pcrt_status status, const std::string &message) {
   std::unique_lock<std::mutex> lock(mutex);
   recordFailure(myRank, status, message);
   wake();
-  // The process may end right after this: give the messages time to leave.
+  // The process may end right after this, so the messages get time to leave.
   changed.wait_for(lock, std::chrono::milliseconds(200), [&] {
     return std::all_of(channels.begin(), channels.end(), [](const Channel &channel) { return channel.out.empty(); });
   });
@@ -442,7 +441,7 @@ void TcpControl::endProcess() {
     finishPrinting();
     _exit(PCRT_PEER_LOST);
   }
-  // The main thread is on its way out of the process, but destructors and exit handlers may hang.
+  // The main thread is about to end the process, but destructors and exit handlers may hang.
   if (lastMoment)
     _exit(reported.load());
   lastMoment = true;
@@ -549,7 +548,7 @@ void TcpControl::setWaiting(bool isWaiting) {
 double TcpControl::secondsSinceBusy(const std::vector<Progress> &all) {
   double least = neverBusy;
   for (const Progress &one : all)
-    if (one.doing[0]) // else it does not answer
+    if (one.doing[0]) // a rank without this text does not answer
       least = std::min(least, one.sinceBusy);
   return least;
 }

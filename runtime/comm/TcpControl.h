@@ -23,7 +23,7 @@ struct ControlBlock;
 
 /// The progress of a rank, for messages about late ranks.
 struct Progress {
-  uint64_t gathers[kMaxGroups]; ///< Gathers it has begun, per group.
+  uint64_t gathers[kMaxGroups]; ///< The number of gathers that it has begun, per group.
   uint64_t counter;             ///< The count that ControlHooks::progress fills in.
   double sinceBusy;             ///< Seconds since it was busy (Comm::Busy); 0: it is busy.
   char doing[192];              ///< "in barrier", "between moves".
@@ -72,10 +72,11 @@ public:
   /// Tells the other ranks where in its step this rank is, for their messages.
   void note(const char *doing);
 
-  /// Say whether this rank is busy (Comm::Busy), and whether it waits for other ranks by other means than this object.
+  /// Record whether this rank is busy (Comm::Busy), and whether it waits for other ranks in another way than by this
+  /// object.
   void setBusy(bool isBusy);
   void setWaiting(bool isWaiting);
-  /// Seconds since any rank was busy, by the answers of askProgress.
+  /// Seconds since any rank was busy, according to the answers of askProgress.
   static double secondsSinceBusy(const std::vector<Progress> &all);
 
   /// Tells all ranks that this one has failed, unless an earlier failure is known.
@@ -102,7 +103,7 @@ public:
 
 private:
   static constexpr uint32_t kMagic = 0x70637443;
-  static constexpr int32_t kNoGather = -2; ///< Kind of `current` outside of gathers.
+  static constexpr int32_t kNoGather = -2; ///< The kind of `current` if there is no gather.
   /// The beginning of every message on a control connection.
   struct Header {
     uint32_t magic, kind;
@@ -126,7 +127,7 @@ private:
     int32_t group;
     uint64_t sequence;
     std::vector<int32_t> members;
-    std::vector<Message> given; ///< By member; null: not yet.
+    std::vector<Message> given; ///< The data of each member; null: not received yet.
   };
 
   TcpControl(const Place &place, std::vector<Peer> peers);
@@ -168,7 +169,7 @@ private:
 
   int myRank, numRanks;
   double timeout;
-  std::vector<Channel> channels; ///< Rank 0: by rank; else one, to rank 0.
+  std::vector<Channel> channels; ///< On rank 0, one for each rank; elsewhere one, to rank 0.
   int wakeEvent;
 
   std::mutex mutex; ///< Guards what follows and the channels' queues.

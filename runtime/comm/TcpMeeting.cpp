@@ -68,7 +68,7 @@ bool pcrt::findMeetingPoint(const Place &place, MeetingPoint *point, std::string
   *point = meetingPointAt(host, place);
   if (!findSecret(SharedBy::Ranks, host, &point->secret, error))
     return false;
-  // torchrun's agent keeps MASTER_PORT for its own store.
+  // torchrun's agent uses MASTER_PORT for its own store.
   bool own = !variable("PCRT_PORT").empty();
   if (!own && (variable("MASTER_PORT").empty() || variable("TORCHELASTIC_USE_AGENT_STORE") == "True"))
     return true;
@@ -144,7 +144,7 @@ static pcrt_status welcomeOthers(const Place &place, const MeetingPoint &point, 
     waitFor(admission.descriptor(), POLLIN, std::min(deadline, monotonicSeconds() + Admission::restSeconds));
     for (Admitted &other : admission.serve()) {
       if (isHere(other.greeting.rank))
-        continue; // two of one rank came at once
+        continue; // two processes of the same rank have connected
       configure(other.socket.fd);
       (*peers)[other.greeting.rank] = {other.socket.release(), other.greeting.process, other.greeting.name};
       --missing;

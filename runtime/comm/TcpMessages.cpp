@@ -1,6 +1,6 @@
 //===- TcpMessages.cpp - Which control messages make sense ----------------===//
-// Ranks have proved that they belong to the run, but one may be built from other sources, or have overwritten memory.
-// Messages are checked before memory is allocated by their lengths and before they are used.
+// Ranks have proved that they belong to the run, but a rank may be built from other sources, or may have overwritten
+// its memory. Messages are checked before memory is allocated by their lengths and before they are used.
 //===----------------------------------------------------------------------===//
 #include "comm/TcpMessages.h"
 #include "comm/TcpControl.h"

@@ -223,12 +223,12 @@ pcrt_status VirtualComm::leave(const Group &group) {
   return waitForMembers(lock, group, mine.phase);
 }
 
-/// Sets the error of a call in a run that has failed; under the lock.
+/// Sets the error of a call in a run that has failed. Call it under the lock.
 pcrt_status VirtualComm::lost(const std::string &doing) {
   return fail(PCRT_PEER_LOST, rankName(rank()) + ": " + doing + ": " + shared.failureMessage + "; the run has ended");
 }
 
-/// Records a failure of this rank; under the lock.
+/// Records a failure of this rank. Call it under the lock.
 pcrt_status VirtualComm::giveUp(pcrt_status status, const std::string &message) {
   shared.recordFailure(status, rankName(rank()) + " stopped: " + message);
   return fail(status, rankName(rank()) + ": " + message);

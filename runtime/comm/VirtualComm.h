@@ -16,7 +16,7 @@
 
 namespace pcrt {
 
-/// The state that the ranks share; they borrow it. The mutex guards all of it.
+/// The state that the ranks share and borrow. The mutex guards all of it.
 class VirtualWorld {
 public:
   /// One rank's state.
@@ -27,7 +27,7 @@ public:
       const void *in = nullptr;
       void *out = nullptr;
       MoveKey key{};
-      bool reads = false; ///< Between its two phases: it may access the others' memory.
+      bool reads = false; ///< True between the two phases, when it may access the memory of other ranks.
     };
     Slot slots[kMaxGroups];
     const Group *waitsIn = nullptr; ///< The group for whose members it waits.
@@ -86,8 +86,8 @@ public:
   /// The other ranks' part of the process's peak, as if all ranks had equal parts.
   int64_t peerResidentBytes() const override;
 
-  /// For moves that a device carries out: gives `mine` to the members of `group` and returns theirs, in coordinate
-  /// order, after all have come with the same key. The pointed-to data must not change until all have called part().
+  /// For moves that a device carries out: gives `mine` to the members of `group` and returns their data, in coordinate
+  /// order, after all have called it with the same key. The data must not change until all have called part().
   pcrt_status meet(const Group &group, const MoveKey &key, const void *mine, const void *const **theirs);
   pcrt_status part(const Group &group) { return leave(group); }
 
@@ -132,7 +132,7 @@ private:
   bool allReached(const Group &group, uint64_t phase) const;
   /// The rank for which `rank` waits, and in which move or message.
   std::string describeWait(int rank) const;
-  /// Whether the ranks are deadlocked: none of them can continue.
+  /// Whether the ranks are deadlocked, so that none of them can continue.
   bool standsStill() const;
   std::string describeStandstill() const;
   std::string doing(int rank, int group) const;

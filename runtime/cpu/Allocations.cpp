@@ -93,7 +93,8 @@ void count() {
 int pcrt::reserveLibraryMemory(int threads) {
   std::lock_guard<std::mutex> lock(reserving);
   if (!regionsBase) {
-    // One range of addresses for all, so that a block is known by its address; it costs nothing yet.
+    // All regions share one range of addresses, so that a block is recognized by its address. The range uses no memory
+    // yet.
     void *memory = mmap(nullptr, kMaxRegions * kRegionBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
       return -1;

@@ -10,7 +10,7 @@
 
 namespace pcrt {
 
-/// Sets memory aside for `threads` more threads and returns the index of the first one, or -1 if there is none left.
+/// Sets memory aside for `threads` more threads and returns the index of the first one, or -1 if no memory is left.
 /// Each rank of the process calls it on the thread that will begin its steps, before its first LibraryCall.
 int reserveLibraryMemory(int threads);
 

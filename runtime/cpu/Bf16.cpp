@@ -1,6 +1,7 @@
 //===- Bf16.cpp - The ways in which the CPU multiplies bf16 ---------------===//
-// Products are measured by one matrix product of oneDNN each way, kernels by loops of vdpbf16ps and FMA on registers.
-// The best of several runs counts, and the widened way wins only by 10 %, so that noise does not decide.
+// Matrix products are measured by one product of oneDNN in each of the two ways, kernels by loops of vdpbf16ps and FMA
+// on registers. The best of several runs counts. The widened way is chosen only if it is 10 % faster, so that noise
+// does not decide.
 //===----------------------------------------------------------------------===//
 #include "cpu/Bf16.h"
 #include "comm/Collective.h"
@@ -114,7 +115,8 @@ Bf16Measurement pcrt::measureBf16(const Bf16Uses &uses) {
   return measured;
 }
 
-/// Chooses by the slowest rank, for which the others wait. Ranks of some pipeline stages may have nothing to multiply.
+/// Chooses the better way for the slowest rank, because the others wait for it. Ranks of some pipeline stages may have
+/// nothing to multiply.
 static Bf16Way choose(const std::vector<Bf16Measurement> &ofRanks, Bf16Rates Bf16Measurement::*what) {
   Bf16Rates slowest;
   for (const Bf16Measurement &measured : ofRanks) {

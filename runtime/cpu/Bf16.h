@@ -1,7 +1,7 @@
 //===- Bf16.h - The ways in which the CPU multiplies bf16 -----------------===//
 // A CPU with AVX512_BF16 can multiply bf16 by instructions of its own, or widen it to f32, which is exact, and multiply
 // that. CPUs differ in which is faster: some execute vdpbf16ps at twice the rate of f32 FMA, some at less than half.
-// Both are therefore measured when a run starts, and all ranks use what suits the slowest of them, because their
+// Both are therefore measured when a run starts, and all ranks use the faster way of the slowest rank, because their
 // results must not differ.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_BF16_H
@@ -23,7 +23,7 @@ struct Bf16Uses {
 
 /// Multiply-adds per nanosecond of one thread.
 struct Bf16Rates {
-  bool used = false; ///< If not, nothing is measured.
+  bool used = false; ///< Whether the program needs them; otherwise nothing is measured.
   double native = 0; ///< 0: the CPU has no such instructions, and nothing is measured.
   double inF32 = 0;
 };
@@ -37,7 +37,7 @@ struct Bf16Measurement {
 /// One of two ways to multiply bf16.
 struct Bf16Way {
   bool native = false;
-  std::string text; ///< For users, with the reason; empty if the program does not need it.
+  std::string text; ///< The choice with its reason, for users; empty if the program does not need it.
 };
 
 /// The ways that all ranks use.

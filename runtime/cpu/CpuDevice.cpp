@@ -83,7 +83,7 @@ void CpuDevice::prepare(pcrt_context &context) {
     return;
   if (comm.hasOldArena())
     pool.ranges(bytes, [&](int, int64_t lo, int64_t hi) { memset(arena + lo, 0, size_t(hi - lo)); });
-  // Takes the memory now: no step waits for pages, and a machine that has too little of it is found at once.
+  // Touches all memory now, so that no step waits for pages, and so that too little memory is an error at the start.
   constexpr int64_t page = 4096;
   pool.ranges((bytes + page - 1) / page, [&](int, int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i)

@@ -163,8 +163,8 @@ private:
     return staging.data();
   }
 
-  /// Connects the ranks over TCP as well, which reports that a rank has died; MPI does not. If the network does not
-  /// allow that, mpirun has to end the others.
+  /// Also connects the ranks over TCP, because MPI does not report that a rank has died. If the network does not allow
+  /// these connections, mpirun has to end the other ranks.
   void watchRanks();
 
   MPI_Comm messages;
@@ -259,7 +259,7 @@ pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
       if (!complete)
         missing.push_back(requestPeers[i]);
     }
-    if (missing.empty()) // the last one has come in the meantime
+    if (missing.empty()) // the last rank has arrived in the meantime
       break;
     std::sort(missing.begin(), missing.end());
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
@@ -539,6 +539,6 @@ extern "C" __attribute__((visibility("default"))) int pcrt_mpi_connect(Comm **ou
     return PCRT_USAGE;
   }
   *out = new MpiComm(rank, size);
-  atexit(endMpi); // where the program ends without destroying its Comm
+  atexit(endMpi); // for programs that end without destroying their Comm
   return PCRT_OK;
 }
