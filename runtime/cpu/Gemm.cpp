@@ -38,7 +38,8 @@ const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
 
 static bool sameProduct(pcrt_gemm_desc a, pcrt_gemm_desc b) {
   a.name = b.name = nullptr;
-  // The struct has no padding inside: a pointer, int64s, then int32s. So compares bytes up to the last member.
+  // The struct has no padding inside: a pointer, int64s, then int32s. So the comparison covers the bytes up to the last
+  // member.
   return memcmp(&a, &b, offsetof(pcrt_gemm_desc, epilogue) + sizeof a.epilogue) == 0;
 }
 
@@ -48,7 +49,7 @@ namespace {
 struct Share {
   pcrt_gemm_desc block; ///< As many rows as one call computes, as a separate product of one batch entry.
   int64_t batchLo = 0, batchHi = 0, rowLo = 0, columnLo = 0;
-  int64_t rows = 0; ///< If these are no multiple of the block's, the last two calls share some.
+  int64_t rows = 0; ///< If this is not a multiple of the block's rows, the last two calls overlap.
 };
 
 /// The transposed product: c^T = b^T a^T.
@@ -91,7 +92,7 @@ struct Gemms::Part {
   /// Computes a block of a product without codes.
   dnnl_status_t run(const char *a, const char *b, char *c, const float *bias, void *scratch,
                     const dnnl::stream &stream);
-  /// Computes a product with codes, all of its rows.
+  /// Computes all rows of a product with codes.
   dnnl_status_t runCoded(const char *a, const void *b, char *c, const float *bias, const float *scales, void *scratch,
                          const dnnl::stream &stream);
 };
@@ -99,8 +100,8 @@ struct Gemms::Part {
 /// A product of the program with its shares.
 struct Gemms::Plan {
   pcrt_gemm_desc desc;
-  std::vector<std::unique_ptr<Part>> parts; ///< Part t belongs to thread t; null where it has nothing to do.
-  int grouped = -1;                         ///< Its number among the grouped products, if it is one.
+  std::vector<std::unique_ptr<Part>> parts; ///< Part t belongs to thread t; null if the thread has nothing to do.
+  int grouped = -1;                         ///< The number among the grouped products; -1: it is not one of them.
 };
 
 /// The oneDNN state of one thread; only this thread uses it.
@@ -228,7 +229,7 @@ dnnl_status_t Gemms::Part::runCoded(const char *a, const void *b, char *c, const
   return dnnl_success;
 }
 
-/// Elements from the first to after the last one that a strided operand reaches.
+/// The number of elements from the first to the last one that a strided operand covers.
 static int64_t reach(std::initializer_list<std::pair<int64_t, int64_t>> extentsAndStrides) {
   int64_t last = 0;
   for (auto [extent, stride] : extentsAndStrides)

@@ -22,9 +22,10 @@ const char *checkGemm(const pcrt_gemm_desc &desc);
 /// The owner of the pool calls it, one product at a time.
 class Gemms {
 public:
-  /// `descs` must have passed checkGemm. `nativeBf16` is that of Matmul. With `rowsAlike`, the bits of a row of c
-  /// depend only on its row of a and on b, and not on the row's number. Rows of a program that generates are tokens of
-  /// requests, whose answers must not depend on other requests. Products of few rows then read b once (ThinProduct).
+  /// `descs` must have passed checkGemm. `nativeBf16` has the same meaning as in Matmul. With `rowsAlike`, the bits of
+  /// a row of c depend only on the same row of a and on b, and not on the row's number. Programs that generate text
+  /// need this: rows are tokens of requests, and an answer must not depend on other requests. Products of few rows then
+  /// read b once (ThinProduct).
   Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool rowsAlike = false);
   ~Gemms();
 
@@ -42,7 +43,7 @@ public:
   /// The number of parts, over all descriptors, that run in the plain loop; 0 if oneDNN supports all of them.
   int plainParts() const { return numPlain + grouped.plainParts(); }
 
-  /// The rows that grouped products have had so far.
+  /// Counts of the rows of grouped products so far.
   const RowTally &rows() const { return grouped.rows(); }
 
 private:
@@ -54,10 +55,10 @@ private:
 
   Pool &pool;
   const bool rowsAlike;
-  int firstRegion; ///< Thread 0's memory for oneDNN's small allocations (Allocations.h); the others' follow.
+  int firstRegion; ///< Thread 0's region for oneDNN's allocations (Allocations.h); others follow.
   std::vector<std::unique_ptr<ThreadState>> threads;
   std::vector<std::unique_ptr<Plan>> plans; ///< One per distinct descriptor.
-  std::vector<Plan *> planOf;               ///< By index of the program's table.
+  std::vector<Plan *> planOf;               ///< The plan of each entry of the program's table.
   GroupedProducts grouped;
   int64_t totalScratch = 0;
   int numPlain = 0;

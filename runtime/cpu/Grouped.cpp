@@ -24,8 +24,8 @@ using namespace pcrt;
 static constexpr int64_t fewestRows = 16, rowsAtATime = 6;
 /// CodedProduct adds in another order for fewer rows.
 static constexpr int64_t fewestCoded = 3;
-/// The number of rows of a tile in bf16; missing rows are zeros. More are no faster, and cost more if an expert has few
-/// rows.
+/// The number of rows of a tile in bf16; missing rows are zeros. Larger tiles are no faster, and they cost more if an
+/// expert has few rows.
 static constexpr int64_t rowsOfTile = 16;
 /// The numbers of rows of an expert whose products a gradient adds up in one call, largest first.
 static constexpr int64_t depths[] = {512, 128, 32};
@@ -72,7 +72,7 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
   return good ? nullptr : "operands with an unsupported layout";
 }
 
-/// What one thread needs for a product in bf16, or with codes.
+/// The state of one thread for a product in bf16, or with codes.
 struct GroupedProducts::Part {
   std::unique_ptr<CodedProduct> coded;
   std::unique_ptr<Tile> product; ///< rowsOfTile rows, of one expert
@@ -100,7 +100,7 @@ struct GroupedProducts::Part {
 /// A product of the program with the parts of its threads.
 struct GroupedProducts::Plan {
   pcrt_gemm_desc desc;
-  std::vector<Part> parts; ///< by thread; in f32 without codes none
+  std::vector<Part> parts; ///< one for each thread; empty in f32 without codes
 };
 
 /// The granularity by which the rows of a gradient's matrix are distributed over threads.
@@ -205,7 +205,7 @@ GroupedProducts::~GroupedProducts() {
     munmap(memory, size_t(totalBytes));
 }
 
-/// Numbers the rows of a mask by expert, and those of one expert by token.
+/// Numbers the rows of a mask in the order of experts, and the rows of one expert in the order of tokens.
 const char *GroupedProducts::findRows(const pcrt_gemm_desc &d, const float *mask) {
   std::fill(nextRow.begin(), nextRow.end(), 0);
   for (int64_t token = 0; token < d.tokens; ++token)
@@ -241,7 +241,7 @@ void GroupedProducts::multiply(int thread, const pcrt_gemm_desc &d, const float 
                                int64_t rows) {
   bool transposed = d.b_n_stride != 1;
   int64_t stride =
-      transposed ? std::max(d.b_n_stride, d.k) : std::max(d.b_k_stride, d.n); // one of an extent of 1 is any
+      transposed ? std::max(d.b_n_stride, d.k) : std::max(d.b_k_stride, d.n); // for an extent of 1, any stride fits
   float *pad = reinterpret_cast<float *>(ofThread(thread)), *padC = pad + fewestRows * d.k;
   const int64_t over = rows % rowsAtATime, leftOver = over >= 1 && over <= 3 ? over + rowsAtATime : 0;
   const int64_t whole = rows < fewestRows ? 0 : std::max(fewestRows, rows - leftOver), padded = rows - whole;
@@ -406,7 +406,7 @@ static void store(int32_t dtype, const float *from, char *to, int64_t count) {
     toBf16(from, reinterpret_cast<uint16_t *>(to), count);
 }
 
-/// Copies each expert's line to all of its rows, or adds up its rows to a line. Threads share the columns.
+/// Copies each expert's line to all of its rows, or adds up its rows in a line. Threads share the columns.
 void GroupedProducts::lines(const pcrt_gemm_desc &d, const char *a, char *c) {
   const int64_t ofA = elementBytes(d.a_dtype), ofC = elementBytes(d.c_dtype);
   pool.ranges((d.n + unit - 1) / unit, [&](int, int64_t loUnit, int64_t hiUnit) {

@@ -1,6 +1,6 @@
 //===- Grouped.h - Products on the rows that a mask chooses, on the CPU ---===//
 // A mixture of experts multiplies the rows of each expert by that expert's matrix. Results do not depend on the number
-// of threads, nor a row's result on the other rows.
+// of threads, and a row's result does not depend on the other rows.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_GROUPED_H
 #define PCRT_CPU_GROUPED_H
@@ -17,9 +17,9 @@ namespace pcrt {
 /// Checks a grouped descriptor; returns null, or the error.
 const char *checkGrouped(const pcrt_gemm_desc &desc);
 
-/// All grouped products of a program. Each run finds its rows from its mask, which costs little next to the product. In
-/// bf16 rows are multiplied tile by tile, because the library's products have fixed sizes. The owner of the pool calls
-/// it, one product at a time; after allocate() nothing is allocated.
+/// All grouped products of a program. Each run finds its rows from its mask, which takes little time compared with the
+/// product. In bf16 rows are multiplied tile by tile, because the library's products have fixed sizes. The owner of the
+/// pool calls it, one product at a time; after allocate() nothing is allocated.
 class GroupedProducts {
 public:
   /// `firstRegion` is the index of thread 0's memory for LibraryCall. `nativeBf16` has the same meaning as in Matmul.
@@ -33,7 +33,7 @@ public:
   /// Allocates the memory that all products need. Call it once, after the last add().
   void allocate();
 
-  /// Runs a product and waits. Returns null, or what went wrong.
+  /// Runs a product and waits. Returns null, or the error.
   const char *run(int index, const void *a, const void *b, void *c, const float *mask, const float *scales);
 
   /// Calls the library once for a product of this shape on `size` bytes of zeros.
@@ -43,7 +43,7 @@ public:
   int64_t scratchBytes() const { return totalBytes; }
   /// Parts of products that run in a plain loop.
   int plainParts() const { return numPlain; }
-  /// The rows that products had so far.
+  /// Counts of the rows of products so far.
   const RowTally &rows() const { return tally; }
 
 private:
@@ -89,7 +89,7 @@ private:
   char *gatheredA = nullptr, *gatheredB = nullptr;
   float *made = nullptr, *sums = nullptr; ///< results of rows, and sums of tokens
   int32_t *tokenOf = nullptr;             ///< by row
-  std::vector<int64_t> firstRow;          ///< by expert, and after the last one
+  std::vector<int64_t> firstRow;          ///< of each expert, and the end of the last
   std::vector<int64_t> nextRow;           ///< while rows are found
   std::vector<int> statuses;              ///< dnnl_status_t, by thread
 };

@@ -56,7 +56,7 @@ template <int lanes> struct Lanes {
 
 template <typename T> PCRT_INLINE float numberAt(const T *from) { return Lanes<1>::load(from)[0]; }
 
-/// Adds to the rows of c, in columns [from, to), `depth` rows of b times elements of a. A task has a, b and c as
+/// Adds `depth` rows of b times elements of a to the rows of c, in columns [from, to). A task has a, b and c as
 /// pointers to matrices [m, k], [k, n] and [m, n]; a and c are f32 without gaps, and rows of b are `stride` numbers
 /// apart.
 template <int lanes, int rows, int depth, typename Task>
@@ -72,7 +72,7 @@ PCRT_INLINE void addRows(const Task &task, int64_t stride, int64_t k, int64_t fr
     typename V::Floats weights[depth];
     const bool isNewLine = sizeof(*b) * lanes >= 64 || (column - from) * int64_t(sizeof(*b)) % 64 == 0;
     for (int i = 0; i < depth; ++i) {
-      if (isNewLine) // the processor does not follow so many streams by itself
+      if (isNewLine) // the processor does not prefetch so many streams by itself
         __builtin_prefetch(b + (depth + i) * stride + column);
       weights[i] = V::load(b + i * stride + column);
     }
@@ -103,8 +103,8 @@ template <int lanes, int rows, int depth, typename Task> PCRT_INLINE void addRow
   }
 }
 
-/// Adds to the rows of c the products of the rows of a with the columns of b, whose numbers are contiguous. Columns are
-/// `stride` numbers apart.
+/// Adds the products of the rows of a and the columns of b to the rows of c. The numbers of a column are contiguous.
+/// Columns are `stride` numbers apart.
 template <int lanes, int rows, typename Task> PCRT_INLINE void addColumnsOf(const Task &task, int64_t stride) {
   using V = Lanes<lanes>;
   constexpr int parts = rows == 1 ? 4 : rows <= 2 ? 2 : 1; // sums of an element, enough to hide latencies

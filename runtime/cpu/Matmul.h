@@ -1,6 +1,6 @@
 //===- Matmul.h - A product of two matrices by oneDNN ---------------------===//
 // oneDNN's primitives have sizes that are fixed when they are created, and work on memory that is set before every
-// call. WidenedMatmul replaces them in bf16 if the CPU has none, or slow ones.
+// call. WidenedMatmul replaces them in bf16 if the CPU has no instructions for bf16, or slow ones.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_MATMUL_H
 #define PCRT_CPU_MATMUL_H
@@ -14,7 +14,7 @@
 namespace pcrt {
 
 /// Tells oneDNN's OpenMP library that the calling thread works alone. A primitive keeps the number of threads with
-/// which it was made. Programs are not linked with that library, which oneDNN loads.
+/// which it was created. Programs are not linked with the OpenMP library, which oneDNN loads.
 void workAlone();
 
 /// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. Calls after the first allocate
@@ -22,8 +22,8 @@ void workAlone();
 class Matmul {
 public:
   /// With `packB`, setB converts b to the layout that the primitive prefers, once for all runs that follow. With
-  /// `nativeBf16`, bf16 uses oneDNN's primitives, too (Bf16.h). Throws dnnl::error if oneDNN does not support the
-  /// product on this CPU.
+  /// `nativeBf16`, products in bf16 also use oneDNN's primitives (Bf16.h). Throws dnnl::error if oneDNN does not
+  /// support the product on this CPU.
   Matmul(const pcrt_gemm_desc &desc, const Operands &operands, bool packB, bool nativeBf16, const dnnl::engine &engine);
 
   /// Memory that setB and run need, aligned to 64 bytes.

@@ -24,7 +24,7 @@ struct Operands {
   Matrix a, b, c;
 };
 
-/// The operands of `desc`; nothing if a matrix has neither contiguous rows nor contiguous columns.
+/// The operands of `desc`; nullopt if a matrix has neither contiguous rows nor contiguous columns.
 std::optional<Operands> operandsOf(const pcrt_gemm_desc &desc);
 
 } // namespace pcrt

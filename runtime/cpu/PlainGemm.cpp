@@ -1,6 +1,6 @@
 //===- PlainGemm.cpp - A matrix product as the ABI defines it -------------===//
-// Three nested loops per batch entry, for each combination of f32 and bf16 operands. The epilogues that run here are a
-// bias, or none.
+// Three nested loops per batch entry, for each combination of f32 and bf16 operands. The only supported epilogue is a
+// bias.
 //===----------------------------------------------------------------------===//
 #include "cpu/PlainGemm.h"
 #include "base/Types.h"

@@ -1,5 +1,6 @@
 //===- PlainGemm.h - A matrix product as the ABI defines it ---------------===//
-// For shapes and dtypes that oneDNN does not support, and for tests: f32 sums in the order of k, any strides.
+// A plain product for tests, and for shapes and dtypes that oneDNN does not support. It adds in f32 in the order of k,
+// and accepts any strides.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_PLAINGEMM_H
 #define PCRT_CPU_PLAINGEMM_H

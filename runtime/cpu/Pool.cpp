@@ -66,7 +66,7 @@ Pool::~Pool() {
   beginTask();
   for (std::thread &thread : threads)
     thread.join();
-  if (ownersCores) // threads that are started later inherit them, such as NCCL's
+  if (ownersCores) // so that threads that are started later, such as NCCL's, inherit all cores
     pthread_setaffinity_np(pthread_self(), sizeof *ownersCores, &*ownersCores);
 }
 

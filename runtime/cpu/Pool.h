@@ -1,6 +1,6 @@
 //===- Pool.h - The threads of one rank -----------------------------------===//
-// One thread per core, spinning between pieces of work: a fork-join takes a tenth of a microsecond. A thread that waits
-// long yields its core, then sleeps. The thread that owns the pool is thread 0.
+// One thread per core, which spins between pieces of work, so that a fork-join takes a tenth of a microsecond. A thread
+// that waits long yields its core, then sleeps. The thread that owns the pool is thread 0.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_POOL_H
 #define PCRT_CPU_POOL_H
@@ -74,7 +74,7 @@ private:
   Task task = nullptr;
   void *arg = nullptr;
   std::atomic<bool> stopping{false}, hasThrown{false};
-  std::exception_ptr thrown; ///< By a task, if hasThrown.
+  std::exception_ptr thrown; ///< The exception of a task, if hasThrown.
   std::vector<std::thread> threads;
   std::optional<cpu_set_t> ownersCores; ///< The owner's cores before it was pinned.
 };

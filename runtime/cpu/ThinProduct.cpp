@@ -1,7 +1,7 @@
 //===- ThinProduct.cpp - A product of few rows with a large matrix ---------===//
-// If the rows of b^T are contiguous, an element of c is the product of two rows; all rows of a share what is loaded
-// of b. Otherwise the rows of b are added to the rows of c, eight at a time, in blocks of columns for which c stays
-// in the first cache. The code is compiled for AVX2 and for AVX-512.
+// If the rows of b^T are contiguous, an element of c is the product of two rows, and each loaded part of b is used for
+// all rows of a. Otherwise the rows of b are added to the rows of c, eight at a time, in blocks of columns for which c
+// stays in the first cache. The code is compiled for AVX2 and for AVX-512.
 //===----------------------------------------------------------------------===//
 #include "cpu/ThinProduct.h"
 #include "base/Types.h"

@@ -1,5 +1,5 @@
 //===- ThinProduct.h - A product of few rows with a large matrix -----------===//
-// A program that generates text multiplies a few rows by every weight in each step, so its time is that of reading the
+// A program that generates text multiplies a few rows by every weight in each step, so it takes the time of reading the
 // weights. oneDNN packs the weights first and reads them in blocks, at half of the memory's rate. This product reads
 // them once, in the order in which they lie.
 //===----------------------------------------------------------------------===//
@@ -12,8 +12,9 @@
 
 namespace pcrt {
 
-/// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. Every row of c is computed
-/// alike, so its bits do not depend on the other rows. The constructor allocates everything. One thread uses an object.
+/// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. Every row of c is computed in
+/// the same way, so its bits do not depend on the other rows. The constructor allocates everything. One thread uses an
+/// object.
 class ThinProduct {
 public:
   static constexpr int64_t mostRows = 8;

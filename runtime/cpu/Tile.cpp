@@ -1,5 +1,5 @@
 //===- Tile.cpp - A product of matrices of one size, for one thread -------===//
-// A Matmul with packed b if oneDNN supports the product, and plainGemm otherwise.
+// A tile is a Matmul with packed b if oneDNN supports the product, and otherwise plainGemm.
 //===----------------------------------------------------------------------===//
 #include "cpu/Tile.h"
 #include "cpu/Matmul.h"

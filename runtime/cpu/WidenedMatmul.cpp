@@ -98,8 +98,9 @@ bool WidenedMatmul::takes(const Operands &of) {
 WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, bool keepB)
     : of(operands), givenB(operands.b), accumulates(d.accumulate), rows(blockExtent(d.m, 2048)),
       columns(blockExtent(d.n, std::clamp<int64_t>(d.m, 512, 1024))), depth(blockExtent(d.k, 1024)) {
-  // A block of b is converted once for all rows of a block of c, so those are many. If they are few, a narrow block,
-  // which a core's cache holds, is faster; if they are many, a wide one, for which a is converted less often.
+  // A block of b is converted once for all rows of a block of c, so a block of c has many rows. If c has few rows, a
+  // narrow block, which fits into a core's cache, is faster. If c has many rows, a wide block is faster, because a is
+  // converted less often.
 
   // The number of floats of a block, whether or not the matrix is transposed.
   auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {

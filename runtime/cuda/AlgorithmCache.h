@@ -1,6 +1,6 @@
 //===- AlgorithmCache.h - Choices of algorithms that outlive a run --------===//
 // There is one text file for each version of a library and kind of device. A line is a key and bytes in hex. Failures
-// only cost time: a file that cannot be read counts as empty, and a file that cannot be written is left out.
+// only cost time: a file that cannot be read counts as empty, and if a file cannot be written, nothing is stored.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ALGORITHMCACHE_H
 #define PCRT_CUDA_ALGORITHMCACHE_H

@@ -300,7 +300,7 @@ std::string AttentionPlanner::build(const pcrt_attention_desc &desc, bool determ
     return graph.error;
   if (!count)
     return "no engine supports it";
-  // The first configuration is the library's choice; the others are tried where it gives no plan.
+  // The first configuration is the library's choice; the others are tried if it gives no plan.
   std::string problem;
   for (int64_t i = 0; i < count; ++i) {
     Builder attempt(dnn);

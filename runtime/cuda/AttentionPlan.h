@@ -1,7 +1,7 @@
 //===- AttentionPlan.h - Attention as a graph for cuDNN -------------------===//
 // cuDNN's backend API takes attention as a graph of tensors and operations and gives an execution plan: forward with
 // the log-sum-exp of the scores, and the gradient computed from it. A plan needs no device if its properties are given
-// as JSON, so the compiler can ask for workspaces and tests for the existence of plans.
+// as JSON, so the compiler can ask for the size of workspaces, and tests can ask whether plans exist.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ATTENTIONPLAN_H
 #define PCRT_CUDA_ATTENTIONPLAN_H
@@ -43,7 +43,7 @@ class AttentionPlanner {
 public:
   /// Builds plans for the device of `handle`.
   AttentionPlanner(const Cudnn &dnn, DnnHandle handle) : dnn(dnn), handle(handle) {}
-  /// For a device that need not exist on this machine; see deviceProperties.
+  /// Builds plans for a device that need not exist on this machine; see deviceProperties.
   AttentionPlanner(const Cudnn &dnn, const std::string &json);
   ~AttentionPlanner();
   AttentionPlanner(const AttentionPlanner &) = delete;

@@ -1,6 +1,6 @@
 //===- Attentions.cpp - The attentions of a program on cuDNN --------------===//
-// Plans with all of the workspace that the program reserves. A plan of cuDNN that is known to be wrong is refused by
-// version.
+// Attentions are planned with all of the workspace that the program reserves. Plans that are known to be wrong in some
+// versions of cuDNN are refused there.
 //===----------------------------------------------------------------------===//
 #include "cuda/Attentions.h"
 #include "base/Failure.h"

@@ -1,5 +1,5 @@
 //===- Attentions.h - The attentions of a program on cuDNN ----------------===//
-// Each attention runs on a plan of cuDNN or, where there is none, on kernels of the program itself.
+// Each attention runs by a plan of cuDNN or, if there is none, by kernels of the program itself.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ATTENTIONS_H
 #define PCRT_CUDA_ATTENTIONS_H
@@ -26,8 +26,8 @@ public:
   /// library computes it correctly.
   void prepare(int index, void *const *args);
 
-  /// Enqueues an attention on the compute stream; `args` are those of pcrt_attention. Returns "" or the library's
-  /// error.
+  /// Enqueues an attention on the compute stream; `args` are the arguments of pcrt_attention. Returns "" or the
+  /// library's error.
   std::string run(int index, void *const *args);
 
   const Opened &library() const { return opened; }

@@ -17,7 +17,7 @@ const char codesPtx[] =
 #include "Codes.ptx.inc"
     ;
 
-/// The work of the two kernels on the stand-in.
+/// The functions that do the work of the two kernels on the stand-in.
 struct HostEncode {
   const float *from;
   char *to;

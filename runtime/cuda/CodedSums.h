@@ -18,7 +18,7 @@ public:
   explicit CodedSums(Session &session);
   ~CodedSums();
 
-  /// Enqueues `move`, an all_reduce of sums of f32 with codes, on `stream`. `memory` is that of its codes. On
+  /// Enqueues `move`, an all_reduce of sums of f32 with codes, on `stream`. `memory` is the memory of its codes. On
   /// PCRT_INTERNAL, `result` is the driver's error, or Success if comm.error() has the message.
   pcrt_status enqueue(DeviceComm &comm, const pcrt_move_desc &move, const Group &group, const void *in, void *out,
                       char *memory, Stream stream);

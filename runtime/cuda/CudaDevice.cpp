@@ -215,7 +215,7 @@ pcrt_status CudaDevice::capture(pcrt_context &context, Part &part) {
     return done(context, result, "capture", "the step");
   pcrt_status status = enqueuePart(context, part, Mode::Capture);
   result = driver.cuStreamEndCapture(session.compute, &captured);
-  if (status == PCRT_OK && result == Success) // without the flag moves would lose the priority of their streams
+  if (status == PCRT_OK && result == Success) // without this flag, moves would lose the priority of their streams
     result = driver.cuGraphInstantiateWithFlags(&part.graph, captured, GraphUseNodePriority);
   if (captured)
     driver.cuGraphDestroy(captured);
@@ -252,7 +252,7 @@ pcrt_status CudaDevice::evaluate(pcrt_context &context, int64_t number) {
 
 pcrt_status CudaDevice::endRound(pcrt_context &context) {
   PCRT_TRY(enqueueRound(context, Mode::Run));
-  timed.clear(); // a trace is of the step
+  timed.clear(); // a trace shows only the step
   return waitForDevice(context);
 }
 
@@ -357,7 +357,7 @@ pcrt_status CudaDevice::launch(pcrt_context &context, int index, void *const *ar
 pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
                              void *aux) {
   ProductCall call{index, a, b, c, bias, aux, int(underWay.size() - std::count(underWay.begin(), underWay.end(), 0))};
-  if (mode == Mode::Listen && current == &step) { // the evaluation has no others
+  if (mode == Mode::Listen && current == &step) { // the evaluation has no other outputs
     productCalls.push_back(call);
     for (size_t group = 0; group < underWay.size(); ++group)
       if (underWay[group])
@@ -488,7 +488,7 @@ pcrt_status CudaDevice::wait(pcrt_context &context, int ticket) {
 }
 
 pcrt_status CudaDevice::move(pcrt_context &context, int index, const void *in, void *out) {
-  int ticket = program.abi.num_tickets; // one more than the program's
+  int ticket = program.abi.num_tickets; // the ticket after those of the program
   pcrt_status status = start(context, index, 1, &in, &out, ticket);
   return status == PCRT_OK ? wait(context, ticket) : status;
 }
@@ -551,8 +551,8 @@ pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microb
     return done(context, session.driver.cuMemcpyDtoHAsync_v2(to, addressOf(data), sizeof(float), session.compute),
                 "output", output.kind.c_str());
   }
-  // Gradients and logits are read in the first step only, which no graph replays; a run that is shown choices of
-  // experts has none.
+  // Gradients and logits are read only in the first step, which is not replayed from a graph. A run that reads or
+  // writes choices of experts uses no graph.
   if (mode != Mode::Run || !context.observer->wants(index))
     return PCRT_OK;
   if (output.kind == "logits" || output.kind == PCRT_ROUTING)

@@ -74,8 +74,8 @@ private:
     GraphExec graph = nullptr;
     int64_t runs = 0;
     std::vector<std::string> taskNames = {};
-    std::vector<int64_t> messages = {}; ///< By flow, in one run.
-    std::vector<Shown> shown = {};      ///< In one run; those of both parts may use the same memory.
+    std::vector<int64_t> messages = {}; ///< The number of messages of each flow in one run.
+    std::vector<Shown> shown = {};      ///< The scalars of one run; both parts may use the same memory.
   };
   /// A call of an attention, found in mode Listen.
   struct AttentionCall {
@@ -142,13 +142,13 @@ private:
   std::unique_ptr<StageFlows> flows; ///< The flows of a pipeline.
   std::optional<CodedSums> codedSums;
   std::optional<RowCounter> rowCounter;    ///< Set if there are moves of rows.
-  std::map<int, std::vector<float>> masks; ///< On the host, by move of rows, if the transport reads them.
+  std::map<int, std::vector<float>> masks; ///< Masks on the host for each move of rows, if the transport reads them.
   std::map<int, pcrt_move_desc> moved;     ///< The moves of rows with the addresses of these masks.
   char *arena = nullptr, *hostArena = nullptr, *keptMemory = nullptr;
 
-  Stream aside = nullptr; ///< Of copies of the state; null: there were none.
+  Stream aside = nullptr; ///< The stream of copies of the state; null: no copy was made yet.
   Event copied = nullptr;
-  bool copying = false;      ///< Since copyAside, until the step is done.
+  bool copying = false;      ///< True from copyAside until the step is done.
   std::vector<bool> updates; ///< By kernel: whether it changes parameters or states.
 
   Mode mode = Mode::Listen;
@@ -160,7 +160,7 @@ private:
   std::vector<AttentionCall> attentionCalls;
   std::vector<bool> groupMoves; ///< Whether the step moves data within a group, or over a link.
   int64_t scalarsShown = 0, callsMade = 0;
-  int tasksBegun = 0; ///< In this run of `current`.
+  int tasksBegun = 0; ///< The number of tasks begun in this run of `current`.
 
   char *inputMemory = nullptr; ///< Two slots of inputBytes.
   std::vector<int64_t> inputOffsets, inputSizes;
@@ -168,13 +168,13 @@ private:
 
   float *scalars = nullptr;
 
-  std::vector<Stream> groupStreams; ///< By group or link; null: not needed yet.
+  std::vector<Stream> groupStreams; ///< For each group or link; null: not needed yet.
   std::vector<Event> ready;         ///< By group or link: the work on the compute stream before a move was started.
-  std::vector<Event> arrived;       ///< By ticket, then one for blocking moves.
+  std::vector<Event> arrived;       ///< One for each ticket, then one for blocking moves.
   std::vector<bool> outstanding;    ///< By ticket.
-  std::vector<int> tickets;         ///< The group or link of each.
-  std::vector<int> underWay;        ///< By group: its moves that were started and not waited for.
-  std::vector<bool> besideProducts; ///< By group: whether products run meanwhile.
+  std::vector<int> tickets;         ///< The group or link of each ticket.
+  std::vector<int> underWay;        ///< For each group, the number of moves that are started and not waited for.
+  std::vector<bool> besideProducts; ///< For each group, whether products run while its moves are in flight.
 
   std::vector<Event> timers;
   Event stepEnd = nullptr; ///< The end of the step, to which timers are compared.

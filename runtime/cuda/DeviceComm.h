@@ -61,7 +61,7 @@ public:
     return PCRT_OK;
   }
 
-  /// Enqueues `count` moves of one group on `stream`, as one call of the library. ins[i] and outs[i] are device
+  /// Enqueues `count` moves of one group on `stream`, in one call of the library. ins[i] and outs[i] are device
   /// addresses of this rank. The group has at least two members, and the moves have traffic. It may be called while
   /// `stream` is being captured; all ranks make the same calls in the same order.
   virtual pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
@@ -93,15 +93,16 @@ public:
     return PCRT_INTERNAL;
   }
 
-  /// Names of the step's tasks in order, for error messages. Called once, before the first step. Throws a Failure.
+  /// Passes the names of the step's tasks in order, for error messages. Called once, before the first step. Throws a
+  /// Failure.
   virtual void openTasks(std::vector<std::string> names) { (void)names; }
 
   /// Enqueues on `stream` a note from the device to the host that task `number` begins.
   virtual pcrt_status enqueueTask(int number, Stream stream) { return (void)number, (void)stream, PCRT_OK; }
 
-  /// Waits until the work on `stream` is done, and watches for lost peers and timeouts. The default asks the driver
-  /// alone. After PCRT_PEER_LOST and PCRT_TIMEOUT, error() names rank, op and axis; other failures are the driver's
-  /// (PCRT_INTERNAL with an empty error()).
+  /// Waits until the work on `stream` is done, and watches for lost peers and timeouts. The default implementation asks
+  /// only the driver. After PCRT_PEER_LOST and PCRT_TIMEOUT, error() names rank, op and axis; other failures are the
+  /// driver's (PCRT_INTERNAL with an empty error()).
   virtual pcrt_status wait(const Driver &driver, Stream stream) {
     return driver.cuStreamSynchronize(stream) == Success ? PCRT_OK : PCRT_INTERNAL;
   }

@@ -1,6 +1,7 @@
 //===- DeviceMoves.cpp - The three kinds of moves of a CUDA device --------===//
-// Moves of values of fixed sizes, sums as codes, and moves of rows. The host waits for the mask and the counts of its
-// rows before it enqueues a move of rows, so a program with such moves is enqueued call by call in every step.
+// This file has moves of values of fixed sizes, sums as codes, and moves of rows. The host waits for the mask and the
+// counts of its rows before it enqueues a move of rows, so a program with such moves is enqueued call by call in every
+// step.
 //===----------------------------------------------------------------------===//
 #include "comm/Collective.h"
 #include "comm/Rows.h"

@@ -29,7 +29,8 @@ void CudaDevice::allocateAfterArena(pcrt_context &context) {
 
 char *CudaDevice::hostMemory(int64_t bytes) { return static_cast<char *>(session.pinned(size_t(bytes))); }
 
-/// Nothing runs between two steps, so the copies wait for nothing. What is in host memory already is copied at once.
+/// Nothing runs between two steps, so the copies wait for nothing. Data that is in host memory already is copied at
+/// once.
 void CudaDevice::copyAside(const std::vector<HostCopy> &copies) {
   const Driver &driver = session.driver;
   if (!aside) {

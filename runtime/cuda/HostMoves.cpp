@@ -1,6 +1,6 @@
 //===- HostMoves.cpp - Moves through host memory --------------------------===//
-// All moves share one source and one result in pinned memory, because the one stream runs them in order. That memory is
-// the Comm's arena, so that other ranks read it directly, unless a device keeps snapshots there.
+// All moves share one source and one result in pinned memory, because a single stream runs them in order. That memory
+// is the Comm's arena, so that other ranks read it directly, unless a device keeps snapshots there.
 //===----------------------------------------------------------------------===//
 #include "cuda/HostMoves.h"
 #include "comm/Collective.h"

@@ -1,6 +1,6 @@
 //===- IdleDriver.cpp - A driver that does nothing ------------------------===//
-// libpc_idle_driver.so answers to the name libcuda.so.1. cuDNN loads the driver while it makes plans, to load its
-// kernels; these functions say that it worked. Nothing can run on it.
+// libpc_idle_driver.so answers to the name libcuda.so.1. cuDNN loads the driver while it creates plans, to load its
+// kernels. These functions report success, but nothing can run on this driver.
 //===----------------------------------------------------------------------===//
 #define PC_EXPORT extern "C" __attribute__((visibility("default")))
 

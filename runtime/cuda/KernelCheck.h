@@ -19,11 +19,12 @@ class Pool;
 double largestDifference(Pool &pool, const std::string &dtype, int64_t elements, const char *want, const char *got);
 
 /// Runs every distinct kernel and matrix product of a program of pc-compile --check-kernels on the same random operands
-/// on the device and on the CPU, and times it. Of products it compares only some elements. It prints one line of JSON
+/// on the device and on the CPU, and times it. For products, it compares only some elements. It prints one line of JSON
 /// for the device, with the bytes per second of a copy and the flops per second of a large bf16 product. It prints
-/// another line for each kernel. This has the largest difference, relative to the largest element, the allowed one, and
-/// the median and spread of its times with operands that are in no cache. On the stand-in nothing is timed. Returns
-/// PCRT_OK, or PCRT_VERIFICATION if a result differs. Throws if the program has no cases or the device fails.
+/// another line for each kernel. This line has the largest difference relative to the largest element, the allowed
+/// difference, and the median and spread of the kernel's times with operands that are in no cache. On the stand-in,
+/// nothing is timed. Returns PCRT_OK, or PCRT_VERIFICATION if a result differs. Throws if the program has no cases or
+/// the device fails.
 pcrt_status checkKernels(const Program &program);
 
 } // namespace pcrt

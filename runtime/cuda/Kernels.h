@@ -1,6 +1,6 @@
 //===- Kernels.h - The generated kernels of a program on a CUDA device ----===//
-// A program carries its kernels compiled for several architectures. Only the device determines the image, without trial
-// and error: that of the stand-in, otherwise a cubin for this device, otherwise PTX that the driver compiles.
+// A program carries its kernels compiled for several architectures. The device alone determines the image, without
+// trial and error: the stand-in's image, otherwise a cubin for this device, otherwise PTX that the driver compiles.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_KERNELS_H
 #define PCRT_CUDA_KERNELS_H

@@ -23,7 +23,7 @@ struct Library {
   const char *name;
   std::vector<const char *> sonames; ///< Newest first.
   const char *wheel;                 ///< Its folder in site-packages/nvidia, or null.
-  const char *advice;                ///< What to do where it is missing.
+  const char *advice;                ///< What to do if it is missing.
 };
 
 const Library driverLibrary = {
@@ -194,7 +194,7 @@ void pcrt::cuda::load(Driver &driver, Opened *out) {
   int version = 0;
   driver.cuDriverGetVersion(&version);
   opened.version = version;
-  // Older drivers serialise communicators inside captured graphs.
+  // Older drivers run the communicators of a captured graph one after the other.
   requireVersion(driverLibrary, opened, version >= 12090, describeDriverVersion(version), "12.9 or newer");
   if (out)
     *out = opened;

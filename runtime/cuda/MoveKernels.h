@@ -1,7 +1,7 @@
 //===- MoveKernels.h - Small kernels between moves by NCCL ----------------===//
-// They are kernels and not copies: copies of all streams may share the queue of one copy engine, where a copy that
-// follows a message still to be received would hold up all others (CUDA promises no more). On the stand-in the host
-// does the same.
+// These are kernels and not copies, because copies of all streams may share the queue of one copy engine. There, a copy
+// that waits for a message would hold up all others; CUDA does not exclude this. On the stand-in the host does the
+// same.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_MOVEKERNELS_H
 #define PCRT_CUDA_MOVEKERNELS_H

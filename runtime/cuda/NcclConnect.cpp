@@ -1,8 +1,8 @@
 //===- NcclConnect.cpp - Connects the devices of ranks by NCCL ------------===//
 // Communicators do not block while they are connected, so that this rank can leave if another one does not come. Calls
-// return before they are complete, so success of a call means little: ncclCommSplit returns it at once, with a null
-// communicator, while its parent is still being made. The parent must be polled by ncclCommGetAsyncError until it is
-// done (src/init.cc of NCCL 2.26 to 2.30: ncclCommSplit, ncclCommInitRankFunc).
+// return before they are complete, so the success of a call means little: ncclCommSplit returns success at once, with a
+// null communicator, while its parent is still being created. The parent must be polled by ncclCommGetAsyncError until
+// it is done (src/init.cc of NCCL 2.26 to 2.30: ncclCommSplit, ncclCommInitRankFunc).
 //===----------------------------------------------------------------------===//
 #include "comm/Collective.h"
 #include "comm/Environment.h"
@@ -97,7 +97,7 @@ pcrt_status NcclMoves::unsettled(const std::string &doing) {
                                   "; run with NCCL_DEBUG=INFO for details, or raise PCRT_TIMEOUT_SECONDS");
 }
 
-/// While it lives, error messages of other ranks can say what this rank is connecting.
+/// During its lifetime, error messages of other ranks can say what this rank is connecting.
 struct NcclMoves::Connecting {
   Connecting(NcclMoves &moves, const std::string &doing) : moves(moves) { tell(doing); }
   ~Connecting() { tell(""); }
@@ -123,7 +123,7 @@ void NcclMoves::connectAll(const NcclUniqueId &id) {
   config.commName = "all ranks";
   NcclComm made = nullptr;
   NcclResult result = live->nccl.ncclCommInitRankConfig(&made, control.size(), id, control.rank(), &config);
-  if (made) // before it is connected, so that it can be aborted meanwhile
+  if (made) // recorded before it is connected, so that it can be aborted in the meantime
     live->add(made);
   require(result == NcclSuccess ? NcclInProgress : result, made, doing);
 }

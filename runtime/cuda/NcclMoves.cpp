@@ -28,7 +28,7 @@ namespace {
 struct Blocks {
   int64_t bytes;                   ///< The bytes of one block.
   int64_t sendRows = 1, sendWidth; ///< Block k of the source: rows at (k + row * members) * sendWidth.
-  int64_t getRows = 1, getWidth;   ///< Block k of the result, likewise.
+  int64_t getRows = 1, getWidth;   ///< Block k of the result: rows at (k + row * members) * getWidth.
 
   bool packs() const { return sendRows > 1; }
   bool unpacks() const { return getRows > 1; }
@@ -99,7 +99,7 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
     Member &member = members[group.id];
     member.group = &group;
     if (group.size() == 1 && control.size() > 1)
-      continue; // needs no communicator; in a run of one rank, a test, it gets one
+      continue; // needs no communicator, except in a test with one rank
     ++numCommunicators;
     onAllRanks(control, [&] {
       NcclConfig config;
@@ -233,7 +233,7 @@ NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, con
     return nccl.ncclAllGather(from, to, count, type, member.comm, stream);
   if (move.kind == PCRT_REDUCE_SCATTER)
     return nccl.ncclReduceScatter(from, to, count, type, reduction, member.comm, stream);
-  if (move.kind == PCRT_SCATTER || move.kind == PCRT_GATHER) { // between the root and each member, itself among them
+  if (move.kind == PCRT_SCATTER || move.kind == PCRT_GATHER) { // between the root and each member, including itself
     bool gathers = move.kind == PCRT_GATHER;
     if (me != 0 && gathers)
       note(nccl.ncclSend(from, count, type, 0, member.comm, stream));
@@ -303,7 +303,7 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
       onAllRanks(control, [&] {
         NcclConfig config;
         config.commName = one.flow->name;
-        // A receive is posted long before its message, so others need room.
+        // A receive is posted long before its message, so it must leave room for other kernels.
         boundBlocks(config, pcrt_blocks_of_message(one.flow->bytes));
         int color = one.source < 0 ? NcclSplitNoColor : one.source;
         if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,

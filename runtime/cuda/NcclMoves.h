@@ -29,8 +29,8 @@ struct Communicators : std::enable_shared_from_this<Communicators> {
   bool aborted = false;
 
   void add(NcclComm comm);
-  /// Ends kernels that wait for other ranks, and frees the communicators. NCCL waits in this call until no graph holds
-  /// one of them, which may be forever: after `seconds` this function returns, and a thread does the rest. Later calls
+  /// Ends kernels that wait for other ranks, and frees the communicators. NCCL waits in this call until no graph uses
+  /// one of them, possibly forever. So this function returns after `seconds`, and a thread does the rest. Later calls
   /// only wait.
   void abort(double seconds = 1);
   /// The asynchronous state of `comm`, which is NcclRemoteError after an abort.
@@ -112,7 +112,8 @@ private:
   pcrt_status late();
   /// Ends the run for this reason, on all ranks.
   pcrt_status giveUp(pcrt_status status, const std::string &why);
-  /// Names the ranks of `group` (null: of the run) that are not where this rank is, and where they are.
+  /// Names the ranks of `group` (null: of the run) that are at another place in the step than this rank, with their
+  /// places.
   std::string whoIsLate(const Group *group);
   /// The current move of the device, for messages.
   std::string doing() const;
@@ -132,7 +133,7 @@ private:
   std::unique_ptr<MoveKernels> kernels;
   std::unique_ptr<DeviceArena> stagingMemory;
   char *staging = nullptr;
-  int64_t stagingTotal = 0, numCommunicators = 1; ///< Communicators are those of the groups, and one of all ranks.
+  int64_t stagingTotal = 0, numCommunicators = 1; ///< The number of communicators: one per group, and one of all ranks.
 
   std::shared_ptr<Communicators> live;
 
@@ -151,14 +152,14 @@ private:
   uint32_t reached() const;
   std::atomic<uint64_t> stepsWaited{0};
 
-  /// The communicator that is being connected (empty: none), and the number of changes of that text.
+  /// The name of the communicator that is being connected (empty: none), and how often this text has changed.
   struct Connecting;
   std::mutex connectingMutex;
   std::string connecting;
   uint64_t connections = 0;
 
-  /// While it lives, the control plane calls this object. It is the last member, so that it ends first if the
-  /// constructor throws.
+  /// The control plane calls this object during the lifetime of this member. It is the last member, so that it is
+  /// destroyed first if the constructor throws.
   struct Hooked {
     TcpControl *plane = nullptr;
     ~Hooked() {

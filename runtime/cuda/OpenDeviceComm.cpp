@@ -1,6 +1,6 @@
 //===- OpenDeviceComm.cpp - Chooses how devices move data -----------------===//
 // PCRT_CUDA_COMM=host|nccl overrides the choice. Virtual ranks move data on their common device, a stand-in without
-// NCCL through host memory, and all others use NCCL.
+// NCCL moves data through host memory, and all others use NCCL.
 //===----------------------------------------------------------------------===//
 #include "base/Failure.h"
 #include "cuda/HostMoves.h"

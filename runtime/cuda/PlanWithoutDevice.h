@@ -1,7 +1,7 @@
 //===- PlanWithoutDevice.h - Plans of cuDNN on machines without a GPU -----===//
-// Says, for the compiler and for tests, whether cuDNN has a plan for an attention on a given architecture, and how much
-// workspace it needs. It requires cuDNN, but neither a GPU nor libcuda.so.1: if there is no driver, an idle library
-// takes that name.
+// Tells the compiler and tests whether cuDNN has a plan for an attention on a given architecture, and how much
+// workspace the plan needs. This requires cuDNN, but neither a GPU nor libcuda.so.1: if there is no driver, an idle
+// library is loaded under that name.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PLANWITHOUTDEVICE_H
 #define PCRT_CUDA_PLANWITHOUTDEVICE_H

@@ -18,7 +18,7 @@ ColumnMajor pcrt::cuda::columnMajor(int64_t rows, int64_t columns, int64_t rowSt
   auto stored = [](bool transposed, int64_t r, int64_t c, int64_t leading) {
     return ColumnMajor{leading >= r, transposed, uint64_t(r), uint64_t(c), leading};
   };
-  // The stride of an extent of 1 is of no consequence.
+  // The stride of an extent of 1 does not matter.
   if (rows == 1)
     return stored(false, 1, columns, columns == 1 ? 1 : columnStride);
   if (columns == 1)
@@ -40,7 +40,7 @@ struct Products::Plan {
   int alignments[3] = {};                             ///< Alignments of the library's A, B and C.
   int64_t leadingC = 0;
   Choice choice;
-  std::unique_ptr<Plan> alone; ///< The product without an epilogue that a kernel can do as well.
+  std::unique_ptr<Plan> alone; ///< The product without its epilogue, if a kernel can also compute the epilogue.
   bool empty = false;          ///< Nothing to compute.
   bool leaves = false;         ///< Multiprocessors to moves.
 };
@@ -394,7 +394,7 @@ std::string Products::identity(const Plan &plan) const {
 }
 
 pcrt_status Products::agree(Comm &comm) {
-  // Ranks that compute the same values have to compute the same bits. Stages have only some products in common.
+  // Ranks that compute the same values have to compute the same bits. Stages share only some products.
   std::vector<char> mine, all;
   auto append = [&](const void *from, size_t bytes) {
     const char *begin = static_cast<const char *>(from);

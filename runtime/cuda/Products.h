@@ -24,7 +24,7 @@ struct ProductCall {
   void *c = nullptr;
   const void *bias = nullptr;
   void *aux = nullptr;
-  int beside = 0; ///< The number of groups whose moves are in flight meanwhile.
+  int beside = 0; ///< The number of groups whose moves are in flight during the product.
 };
 
 /// A matrix as cuBLASLt sees memory: column-major, transposed or not.
@@ -103,8 +103,7 @@ private:
   void *workspace = nullptr;
   int left = 0, leftAlways = 0;
   std::vector<std::unique_ptr<Plan>> plans;
-  std::vector<std::vector<Plan *>>
-      plansOf; ///< By index in the program's table: by alignments, and by the multiprocessors that are left to moves.
+  std::vector<std::vector<Plan *>> plansOf; ///< Plans of each table entry, by alignments and by room for moves.
   std::vector<Event> timers;
   int numTimed = 0;
 };

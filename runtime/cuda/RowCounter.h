@@ -1,5 +1,5 @@
 //===- RowCounter.h - The rows that a mask on the device chooses ----------===//
-// A move of rows sends only those that its mask chooses, so the host must know how many there are before it can enqueue
+// A move of rows sends only the rows that its mask chooses, so the host must know their number before it can enqueue
 // the move. A kernel counts them, and the host reads the counts.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ROWCOUNTER_H

@@ -1,6 +1,6 @@
 //===- Session.h - A process's use of one CUDA device ---------------------===//
-// The driver's table with the device's context current, and what every part of the CUDA device needs: checked calls,
-// pinned memory, streams, events.
+// A session is the driver's table with the device's context current. It offers what every part of the CUDA device
+// needs: checked calls, pinned memory, streams and events.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_SESSION_H
 #define PCRT_CUDA_SESSION_H
@@ -39,7 +39,7 @@ public:
   /// may hold up each other. The driver decides which streams share; the stand-in's first streams do not.
   int queues = 0;
 
-  /// These tell a stand-in something, and do nothing on a GPU. pc_standin_functions says what they mean.
+  /// These pass information to a stand-in, and do nothing on a GPU. pc_standin_functions describes them.
   void label(const char *source) const {
     if (standin && standin->label)
       standin->label(source);

@@ -39,7 +39,8 @@ static std::vector<DeviceFlow> allFlows(const Program &program, int rank) {
 }
 
 /// Checks that each lane has a separate hardware queue: a receive that waits for a message holds up later work in its
-/// queue, for which the sender may wait. Moves of groups need only the program's order, which one queue keeps as well.
+/// queue, for which the sender may wait. Moves of groups need only the program's order, which a single queue also
+/// keeps.
 static void requireQueues(const Session &session, int lanes) {
   int streams = session.numStreams();
   if (lanes == 0 || streams <= session.queues)

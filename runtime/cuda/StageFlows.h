@@ -2,7 +2,7 @@
 // With NCCL, each flow has streams (lanes) and a ring of slots on the device. A send copies into a slot on the compute
 // stream and continues; a lane sends the slot. A receive is posted as soon as its slot is free, before the step reads
 // it. Events order compute stream and lanes, so that a step can be captured. Messages between virtual ranks and through
-// host memory need none of this.
+// host memory need neither lanes nor slots.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_STAGEFLOWS_H
 #define PCRT_CUDA_STAGEFLOWS_H
@@ -18,13 +18,14 @@ namespace pcrt::cuda {
 /// return the status. After a failure, `result` or comm.error() says what failed.
 class StageFlows {
 public:
-  /// Creates streams, events and slots, and connects all flows of the run, also those between hosts. All ranks of a
-  /// pipeline call it. Throws PCRT_RESOURCE if the driver has fewer hardware queues than streams that must not hold up
-  /// each other.
+  /// Creates streams, events and slots, and connects all flows of the run, including those between hosts. All ranks of
+  /// a pipeline call it. Throws PCRT_RESOURCE if there are more streams that must not hold up each other than hardware
+  /// queues.
   StageFlows(Session &session, const pcrt_context &context, DeviceComm &comm);
 
-  /// Enclose the calls of a step with `messages` by flow: begin posts the first receives, end lets the compute stream
-  /// wait for the lanes. After PCRT_INTERNAL without a message in comm.error(), the driver's `result` says why.
+  /// Call begin before and end after the calls of a step. `messages` has the number of messages of each flow. begin
+  /// posts the first receives, and end lets the compute stream wait for the lanes. After PCRT_INTERNAL without a
+  /// message in comm.error(), the driver's `result` says why.
   pcrt_status begin(const std::vector<int64_t> &messages);
   pcrt_status end();
 
@@ -44,8 +45,8 @@ private:
     Stream laneOf(int number) const { return lanes[number % lanes.size()]; }
     int slotOf(int number) const { return number % flow->slots; }
     char *at(int number) const { return slots + slotOf(number) * stride; }
-    std::vector<Event> filled, emptied; ///< By slot: it holds a message; it is free again.
-    int messages = 0, count = 0;        ///< Messages of this step, and those of them that are enqueued.
+    std::vector<Event> filled, emptied; ///< Events of each slot: it holds a message, and it is free again.
+    int messages = 0, count = 0;        ///< The number of messages in this step, and how many of them are enqueued.
   };
 
   pcrt_status check(Result got);
@@ -56,7 +57,7 @@ private:
   Session &session;
   DeviceComm &comm;
   DeviceArena memory;
-  std::vector<Ring> rings; ///< By flow; none without lanes.
+  std::vector<Ring> rings; ///< One for each flow; empty without lanes.
   Event begun = nullptr;
 };
 

@@ -47,7 +47,7 @@ private:
   struct End {
     char *slots = nullptr;      ///< The slots on the device; null at the sender.
     int64_t stride = 0;         ///< Bytes from slot to slot.
-    std::vector<Event> passed;  ///< By slot: it holds the message (sender), or is free again (receiver).
+    std::vector<Event> passed;  ///< An event for each slot: it holds the message (sender), or is free again (receiver).
     const End *other = nullptr; ///< The same flow on the other rank.
   };
 

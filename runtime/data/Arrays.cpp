@@ -12,7 +12,7 @@ namespace {
 
 bool isData(const Input &input) { return input.kind == "data"; }
 
-/// Calls f(input) for every input by name, of all stages; a name comes once for each stage that reads it.
+/// Calls f(input) for every named input of all stages: once for each stage that reads it.
 template <typename F> void forEachData(const Program &program, F f) {
   for (const Program *stage : program.stages)
     for (const Input &input : stage->inputs)
@@ -63,9 +63,9 @@ public:
 private:
   /// The part of an input that the rank holds.
   struct Part {
-    const NamedArray *array = nullptr; ///< Null: it is no input by name.
+    const NamedArray *array = nullptr; ///< Null: it is not a named input.
     Block block, ofRow;
-    std::vector<float> row; ///< A row; of indices (int32_t), all rows of the batch.
+    std::vector<float> row; ///< One row; for indices (int32_t), all rows of the batch.
   };
 
   void fill(Part &part, bool areIndices, Samples samples, char *out) {

@@ -1,9 +1,8 @@
 //===- Arrays.h - Inputs that a program has by name ------------------------===//
 //
-// --data image=img-*.npy,label=y.npy names .npy files for each input of kind
-// "data"; files of safetensors have a tensor of that name, and without a name
-// before them one for each input. Rows of several files follow each other; a
-// sample is a row of every input.
+// --data image=img-*.npy,label=y.npy names .npy files for each input of kind "data"; a safetensors file has a tensor of
+// that name. A safetensors file without a name before it has a tensor for each input. Rows of several files follow each
+// other; a sample is a row of every input.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_ARRAYS_H
@@ -26,8 +25,8 @@ public:
       : name(input.name), row(input.shape.begin() + 2, input.shape.end()), dtype(input.dtype), below(input.below) {}
 
   /// Adds the rows of the tensor at `start` of `file`. Its elements are floats ('f'), signed or unsigned integers ('i',
-  /// 'u'), or something else; `type` is how the file says so. Throws PCRT_BAD_DATA if the input is of another type or
-  /// shape.
+  /// 'u'), or something else; `type` is the type as the file writes it. Throws PCRT_BAD_DATA if the input is of another
+  /// type or shape.
   void add(const InputFile &file, int64_t start, const Dims &shape, char kind, int bytes, const std::string &type);
 
   int64_t rows() const { return pieces.empty() ? 0 : pieces.back().first + pieces.back().rows; }

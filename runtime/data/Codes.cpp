@@ -38,7 +38,7 @@ template <typename F> static void forEachScale(const Dims &size, const std::vect
 
 namespace {
 
-/// The matrix of codes that one parameter is.
+/// The matrix of codes of one parameter.
 struct CodedMatrix {
   const Parameter &parameter;
   const State &scales;
@@ -68,7 +68,7 @@ struct CodedMatrix {
   }
 
   /// The nearest code; 0 if all elements are 0. A sum with `shift` has no bits for fractions, so it is rounded to an
-  /// integer, ties to even. This takes two instructions, a call of nearbyint many.
+  /// integer, ties to even. This takes two instructions, much less than a call of nearbyint.
   int8_t codeOf(float value, float scale) const {
     constexpr float shift = 0x1.8p23f;
     const float code = scale > 0 ? value / scale + shift - shift : 0;
@@ -97,7 +97,7 @@ struct CodedMatrix {
 
 static bool areEqual(const Block &a, const Block &b) { return a.start == b.start && a.size == b.size; }
 
-/// The dims of a block of scales, in those of the parameter.
+/// A block of scales as a block of the parameter's dims.
 static Block inParameter(const Block &block, const CodedMatrix &matrix) {
   Block result{Dims(matrix.parameter.shape.size(), 0), matrix.parameter.shape};
   for (size_t i = 0; i < matrix.scales.dims.size(); ++i) {

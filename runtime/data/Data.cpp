@@ -33,8 +33,8 @@ TokenFormat openNpy(const InputFile &file, int64_t *count) {
   return {array.start, array.bytes(), array.dtype[1] == 'i'};
 }
 
-/// Raw numbers have no header that states their width, or that they are tokens. So a file that looks like wider
-/// numbers, or that has another known format, is refused.
+/// Raw numbers have no header that states their width or that they are tokens. So a file that looks like wider numbers,
+/// or that has another known format, is refused.
 TokenFormat openRaw(const InputFile &file, int bytes) {
   std::string bits = std::to_string(8 * bytes), twice = std::to_string(16 * bytes);
   auto refuse = [&](const std::string &why) { fail(PCRT_BAD_DATA, file.path() + ": " + why); };
@@ -191,7 +191,7 @@ std::vector<std::string> pcrt::filesOf(const std::string &pattern, const std::st
   return files;
 }
 
-/// The files that an item of a flag names, each with the prefix of its format.
+/// Returns the files that an item of a flag names, each with the prefix of its format.
 static std::vector<std::string> expand(const std::string &item, const char *flag = "--data") {
   size_t start = item.compare(0, 4, "u32:") == 0 ? 4 : item.compare(0, 5, "text:") == 0 ? 5 : 0;
   std::vector<std::string> files = filesOf(item.substr(start), flag);
@@ -200,7 +200,7 @@ static std::vector<std::string> expand(const std::string &item, const char *flag
   return files;
 }
 
-/// Removes the weight from "FILE*0.7" and returns it; 0: there is none.
+/// Removes the weight from "FILE*0.7" and returns it, or 0 if there is no weight.
 static double cutWeight(std::string &item) {
   size_t star = item.rfind('*');
   if (star == std::string::npos || star + 1 == item.size())

@@ -61,16 +61,16 @@ private:
 /// samples. Any number of threads may read.
 class TokenData : public SampleData {
 public:
-  /// Opens the files. With `training` it reads the windows that --validation does not hold out, otherwise only those
-  /// that it does. `targetSequence` is the number of targets of a sample if they come from a file of their own; 0
-  /// stands for the number of tokens. Throws PCRT_BAD_DATA like TokenFile, or if a file has no window of `sequence`
-  /// tokens and a target. Throws PCRT_USAGE if weights make no sense.
+  /// Opens the files. With `training`, it reads the windows that --validation does not hold out, otherwise only the
+  /// windows that are held out. `targetSequence` is the number of targets of a sample if they come from a file of their
+  /// own; 0 stands for the number of tokens. Throws PCRT_BAD_DATA like TokenFile, or if a file has no window of
+  /// `sequence` tokens and a target. Throws PCRT_USAGE if weights are invalid.
   TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence = 0);
 
   const std::vector<TokenFile> &files() const { return all; }
   /// The files of targets; if there are none, a target is the next token.
   const std::vector<TokenFile> &targets() const { return targetsOf; }
-  /// The weight of each file; 0: one of several without weights.
+  /// The weight of each file; 0: one of several files to which no weights are given.
   const std::vector<double> &weights() const { return weightOf; }
 
   std::vector<File> filesRead() const override;
@@ -111,8 +111,9 @@ public:
   BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver);
 
   /// Checks the whole batch, so that every rank finds the same error. If there are fewer samples than rows, samples are
-  /// repeated. With weights of targets only the first turn counts; without, the number of samples must divide that of
-  /// rows. Throws like TokenData::read, and PCRT_BAD_DATA if a target does not count in a program that counts all.
+  /// repeated. With weights of targets, only the first occurrence of a sample counts; otherwise, the number of rows
+  /// must be a multiple of the number of samples. Throws like TokenData::read, and PCRT_BAD_DATA if a target does not
+  /// count in a program that counts all.
   void fill(Samples samples, char *const *inputs) override;
 
 private:
@@ -123,8 +124,8 @@ private:
   const TokenData &data;
   std::vector<Block> blocks; ///< By input.
   std::vector<int32_t> tokens,
-      targets;             ///< All rows of the batch, with one more token each; a rank needs a part of them.
-  int64_t classes;         ///< Targets from a file of their own are below it.
+      targets;             ///< All rows of the batch, each with one more token; a rank needs only a part of them.
+  int64_t classes;         ///< The limit of targets that come from a separate file.
   bool isWeighted = false; ///< The program has weights of targets.
   MeanOver meanOver;
   /// For each token, the position at which its document begins. Empty if no input needs it.

@@ -172,8 +172,8 @@ bool hasVariety(const std::string &head) {
   return true;
 }
 
-/// Returns true if the bytes are UTF-8 without control characters. One in five random tokens of 16 bits is, and 16 must
-/// be.
+/// Returns true if the bytes are UTF-8 without control characters. A random token of 16 bits passes with a probability
+/// of one in five, and 16 tokens must pass.
 bool isUtf8(const std::string &head) {
   constexpr size_t fewest = 32,
                    longest = 4; // `longest` is for a character, which the end of the sample of the file may cut

@@ -1,5 +1,5 @@
 //===- FileKind.h - Recognizes files that are not raw tokens --------------===//
-// Raw tokens have no header, so any file could be read as such. A file whose first bytes show that it is something
+// Raw tokens have no header, so any file could be read as tokens. A file whose first bytes show that it is something
 // else, or that is text, is refused. Every test is strict enough that a file of real tokens does not pass it by chance:
 // its requirements have a probability of less than 2^-24 in random tokens.
 //===----------------------------------------------------------------------===//
@@ -16,7 +16,7 @@ namespace pcrt {
 /// first". Empty if it may hold tokens. Throws like InputFile::read.
 std::string whyNotTokens(const InputFile &file);
 
-/// The half of an integer that every second number of a file may be.
+/// Which half of an integer every second number of a file is.
 enum class Half { Low, High };
 
 /// Tests whether the numbers of `bytes` bytes (2 or 4) in a file are probably halves of integers that are twice as

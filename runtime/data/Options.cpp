@@ -367,7 +367,7 @@ double Options::rateAt(int64_t step) const {
     return lr * double(step + 1) / double(lrWarmup);
   if (lrDecay == "none")
     return lr;
-  if (lrDecay == "inverse-sqrt") { // continues the warm-up, or begins as after 10,000 steps of one
+  if (lrDecay == "inverse-sqrt") { // continues from the warm-up, or without one, as after a warm-up of 10,000 steps
     double from = lrWarmup ? double(lrWarmup) : 1e4, at = double(step + 1) + (lrWarmup ? 0 : from);
     return std::max(lr * std::sqrt(from / at), minLr);
   }

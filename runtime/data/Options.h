@@ -17,7 +17,7 @@
 
 namespace pcrt {
 
-/// The interval between saves: in steps, in minutes or, if both are 0, the one that costs least.
+/// The interval between saves in steps or in minutes; if both are 0, the run chooses the interval that costs least.
 struct SaveInterval {
   int64_t steps = 0, minutes = 0;
 };
@@ -42,7 +42,7 @@ struct Options {
   OutputPath save, checkpoint;
   bool overwrite = false;            ///< The run may replace a checkpoint in `save` that it does not continue.
   std::optional<SaveInterval> every; ///< The interval of the checkpoints in `checkpoint`.
-  std::optional<int64_t> keep;       ///< How many of them are kept; default 2.
+  std::optional<int64_t> keep;       ///< The number of checkpoints that are kept; default 2.
   int64_t rollback = 0; ///< The least steps to go back if numbers were not finite; 0: to the newest checkpoint.
   std::string requests, answers; ///< For programs that generate text: files or pipes; empty: standard input and output.
   std::string meet, name;        ///< HOST:PORT of pc-meet, and the name of this member of open local SGD.

@@ -30,9 +30,9 @@ public:
   Routing(const Routing &) = delete;
   Routing &operator=(const Routing &) = delete;
 
-  /// Says that the following calls of observe belong to this step.
+  /// Call it before the calls of observe that belong to this step.
   void beginStep(int64_t number) { step = number; }
-  /// Says that all layers of the step have been observed. All ranks call it.
+  /// Call it after all layers of the step have been observed. All ranks call it.
   void endStep();
   /// Syncs the file to the disk after the last step. All ranks call it.
   void finish();
@@ -70,7 +70,7 @@ private:
   Comm &comm;
   int64_t experts = 0, chosen = 0; ///< Experts of a layer, and experts that a token has.
   std::vector<int64_t> numbers;    ///< The model's numbers of the layers in the file.
-  std::vector<Layer> layers;       ///< By output of the program.
+  std::vector<Layer> layers;       ///< One for each output of the program.
   std::string modelSum;
   int64_t firstStep, step = 0;
   std::optional<Safetensors> source;

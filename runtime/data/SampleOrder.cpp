@@ -1,5 +1,6 @@
 //===- SampleOrder.cpp - The order in which a run reads its data ----------===//
-// Turns of sources are fixed once by largest deficit; everything else is computed for each sample.
+// The turns of sources are computed once: each goes to the source with the largest deficit. Everything else is computed
+// for each sample.
 //===----------------------------------------------------------------------===//
 #include "data/SampleOrder.h"
 

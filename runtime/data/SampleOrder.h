@@ -56,7 +56,7 @@ public:
 
 private:
   std::vector<Source> sources;
-  std::vector<std::vector<int64_t>> counts; ///< By source: windows read in its first files, from 0 to all of them.
+  std::vector<std::vector<int64_t>> counts; ///< For each source, the windows in its first 0, 1, ... files.
   std::vector<int> turns;                   ///< The source of each sample of a period.
   std::vector<int64_t> before;              ///< The number of earlier samples of that source in the period.
   std::vector<int64_t> perPeriod;           ///< By source.

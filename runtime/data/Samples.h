@@ -26,7 +26,7 @@ struct Samples {
 
 /// The targets over which the loss of a batch is a mean.
 enum class MeanOver {
-  Replica, ///< The targets of each replica of local SGD by themselves, as a step wants it.
+  Replica, ///< The targets of each replica of local SGD separately, as a step needs it.
   Batch    ///< All targets of the batch that count.
 };
 

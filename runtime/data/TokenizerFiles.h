@@ -14,7 +14,7 @@ namespace pcrt {
 /// The contents of files by name. A name may be that of a file in `templateDirectory`.
 using TokenizerFiles = std::map<std::string, std::string>;
 
-/// The files in `directory`; none if `directory` is empty. Throws PCRT_BAD_DATA if a file cannot be read or is a
+/// The files in `directory`; an empty map if `directory` is "". Throws PCRT_BAD_DATA if a file cannot be read or is a
 /// pointer of Git LFS.
 TokenizerFiles readTokenizerFiles(const std::string &directory);
 

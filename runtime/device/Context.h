@@ -52,9 +52,9 @@ struct pcrt_context {
   std::vector<int64_t> rowsSent;      ///< Rows that every move of rows sent to other ranks since the step began.
   std::vector<int64_t> roundCounts;   ///< Calls of every move in the last end of a round.
   std::vector<int64_t> flowCounts;    ///< Messages of every flow since the step began.
-  std::vector<pcrt::Flow> flows;      ///< Those of the program, and then those that the run adds between hosts.
+  std::vector<pcrt::Flow> flows;      ///< The flows of the program, and then those that the run adds between hosts.
   int64_t allocations = 0;            ///< Allocations from the heap inside steps.
-  std::string error;                  ///< Why the last call failed.
+  std::string error;                  ///< The error of the last call that failed.
   std::function<void()> beforeUpdate; ///< Called in every step before parameters or states change. Allocates nothing.
   bool updating = false;              ///< Parameters or states may have changed in this step.
   bool keepsArena = false;            ///< The arena holds the state of training already, from an earlier process.

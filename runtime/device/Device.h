@@ -1,6 +1,6 @@
 //===- Device.h - The interface of devices --------------------------------===//
-// A device holds the arena and carries out the calls of a step. The CPU does so before they return, in memory that the
-// host addresses; any other device may enqueue them, and the host reaches its arena by copies.
+// A device holds the arena and carries out the calls of a step. The CPU carries them out before they return, in memory
+// that the host can access. Any other device may enqueue them, and the host accesses its arena by copies.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_DEVICE_H
 #define PCRT_DEVICE_DEVICE_H
@@ -19,7 +19,7 @@ class Pool;
 class Device {
 public:
   virtual ~Device() = default;
-  /// Says that the run has failed. Returns true if this device may wait for ranks that are gone: then it must not be
+  /// Call it when the run has failed. Returns true if this device may wait for ranks that are gone. Then it must not be
   /// destroyed, and the process ends by _exit.
   virtual bool abandon() { return false; }
 
@@ -84,7 +84,7 @@ public:
   /// The host's threads that work in steps; null if the steps run elsewhere.
   virtual Pool *threads() { return nullptr; }
 
-  /// The rows that the experts of this rank have had; null if the device does not count them.
+  /// Counts of the rows of this rank's experts; null if the device does not count them.
   virtual const RowTally *rows() { return nullptr; }
 
   /// The entry "device" of the summary: name, versions, memory; null: there is none.
@@ -106,7 +106,7 @@ public:
       device.read(at, offset, bytes);
   }
   char *data() { return at; }
-  /// Copies the data to the arena, unless they are there.
+  /// Copies the data to the arena, unless the block is the arena itself.
   void store() {
     if (copy)
       device.write(offset, at, bytes);

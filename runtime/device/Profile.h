@@ -52,7 +52,7 @@ public:
   /// While it is paused, calls are neither counted nor kept.
   void pause(bool pauses) { paused = pauses; }
 
-  /// Keeps the events of the following calls, at most `capacity` of them.
+  /// From now on, keeps the events of calls, at most `capacity` of them.
   void startTrace(int64_t capacity);
   bool tracing() const { return events != nullptr; }
 

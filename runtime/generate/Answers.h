@@ -32,7 +32,7 @@ public:
   /// The answer so far: {"index", "text", "token_ids", "logprobs", "finish_reason"}. The text of a token is what became
   /// certain with it, so these texts, joined, are the answer's text.
   nlohmann::json choice() const { return choice(0, 0); }
-  /// The same for what came since the last call.
+  /// The same for the tokens since the last call.
   nlohmann::json nextChoice();
   /// Whether nextChoice() would have text, or end the answer.
   bool hasNext() const { return passedText < all.size() || (isComplete() && !isPassed); }

@@ -24,8 +24,8 @@ public:
 
   virtual ~Engine() = default;
   virtual const GenerationShape &shape() const = 0;
-  /// Starts a request that the shape does not refuse, and returns its id. The callback gets its tokens in order, up to
-  /// the one with a reason or the error, from another thread. It must return soon, and must not call the engine.
+  /// Starts a request, which must fit the shape, and returns its id. The callback gets its tokens in order, up to the
+  /// one with a reason or the error, from another thread. It must return soon, and must not call the engine.
   virtual uint64_t submit(const GenerationRequest &request, Callback callback) = 0;
   /// Ends a request early. There are no calls of its callback afterwards. An id of a request that ended is ignored.
   virtual void cancel(uint64_t id) = 0;
@@ -51,7 +51,7 @@ public:
 private:
   void send(const nlohmann::json &line);
   void readAnswers();
-  /// Passes on what a line says. Returns false if it is not a line of such a program.
+  /// Handles a line of the program's output. Returns false if it is not a valid line.
   bool take(std::string_view line);
 
   GenerationShape program;

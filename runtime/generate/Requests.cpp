@@ -162,7 +162,7 @@ const std::map<std::string_view, Reader> readers = {
     {"user", [](TextRequest &, const Field &field) { (void)field.text(); }},
 };
 
-/// Fields of OpenAI's that are not supported, with the values that change nothing.
+/// Fields of OpenAI's API that are not supported, with the values that change nothing.
 const std::map<std::string_view, Json> neutral = {
     {"n", 1},
     {"best_of", 1},

@@ -12,7 +12,7 @@
 
 namespace pcrt {
 
-/// What is wrong with a request: the field, or an empty text if no single field is wrong. Thrown.
+/// The error in a request, which is thrown: the field (or "" if it is not about one field), and a message.
 struct RequestError {
   std::string field, message;
 

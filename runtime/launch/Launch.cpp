@@ -111,7 +111,7 @@ public:
   ~Run();
 
   int run();
-  /// Returns true if it ended because a rank was lost or late, and not because of a signal from outside.
+  /// Returns true if the run ended because a rank was lost or late, and not because of a signal from outside.
   bool mayStartAgain(int code) const {
     bool goesBack = code == PCRT_NON_FINITE && control->rank(0).goesBack;
     return !interruptedBy && (code == PCRT_PEER_LOST || code == PCRT_TIMEOUT || goesBack);
@@ -139,7 +139,7 @@ private:
   int exitCode();
 
   const LaunchOptions &options;
-  int processes; ///< One per rank, or one for all of them.
+  int processes; ///< One process per rank, or one for all ranks.
   std::vector<pid_t> pids;
   std::vector<int> exits; ///< Exit code per rank, 128 + n for signal n, -1 while it runs.
   std::vector<LineRelay> relays;
@@ -354,7 +354,7 @@ void Run::noteFailure(int rank, int status) {
     message += " in " + std::string(doing);
   if (isCause)
     control->recordFailure(rank, meaning, message);
-  // The others notice without help (ShmWatcher). This is for those that do not.
+  // Most ranks notice it by themselves (ShmWatcher). This ends the others.
   if (!killAt)
     killAt = monotonicSeconds() + (interruptedBy ? 3 : 0.9);
 }
@@ -386,7 +386,7 @@ void Run::forwardSignal(int signal) {
       killAt = now + 3;
     else if (options.grace > 0)
       killAt = now + options.grace;
-  } else if (saves && now - interruptedAt > 1) { // not the same one, sent to a process and to its group
+  } else if (saves && now - interruptedAt > 1) { // not the same signal, sent to process and group
     killAt = now;
   }
   if (!saves || killAt == now)

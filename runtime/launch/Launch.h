@@ -18,7 +18,7 @@ struct LaunchOptions {
   std::string timeout;       ///< Seconds for PCRT_TIMEOUT_SECONDS; empty: the environment's.
   double grace = 0;          ///< Seconds that ranks have to save after a signal; 0: no limit.
   int restarts = 0;          ///< How often a run that lost a rank is restarted.
-  bool pin = true;           ///< Give each rank cores of its own.
+  bool pin = true;           ///< Pin each rank to its own cores.
   std::vector<std::string> command;
   /// Programs that replace command[0], in this order, if fewer ranks are left than it needs.
   std::vector<std::string> others;

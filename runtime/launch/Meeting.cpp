@@ -93,7 +93,7 @@ private:
   std::optional<Admission> admission;
   std::vector<std::unique_ptr<Connection>> connections;
   std::map<std::string, Member> members;       ///< By name, which is the order in which they are added up.
-  std::vector<std::string> joined, lost, left; ///< Members that did so since the last line of the log.
+  std::vector<std::string> joined, lost, left; ///< Changes since the last line of the log.
   bool begun = false, between = false, over = false;
   int64_t round = 0, cursor = 0; ///< `cursor` is the first sample that no member has been given.
   double beganAt = 0;
@@ -216,7 +216,7 @@ void Meeting::takeHello(Connection &connection, const MeetHello &hello) {
     return refuse(connection, "another member already has this name");
   member.ranks[size_t(hello.rank)] = &connection;
   connection.member = &member;
-  // A member without all of its ranks decides nothing.
+  // Members are compared when all of their ranks are connected.
   for (auto &[name, other] : members)
     if (member.isWhole() && other.isWhole() && !areAlike(member, other))
       return refuse(connection, "its program differs from the program of " + printable(name));
@@ -269,7 +269,7 @@ void Meeting::forgetEnded() {
   }
   for (auto &connection : connections)
     if (connection->ends)
-      connection->write(); // why it ends, if that goes at once
+      connection->write(); // sends the reason if that is possible without waiting
   std::erase_if(connections, [](auto &connection) { return connection->ends; });
 }
 

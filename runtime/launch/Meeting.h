@@ -12,7 +12,7 @@ namespace pcrt {
 struct MeetingOptions {
   std::string listen = "127.0.0.1"; ///< An address of this machine: 0.0.0.0 or :: for all.
   int port = 0;                     ///< 0: any; it is printed.
-  int minMembers = 1;               ///< No round begins or ends with fewer.
+  int minMembers = 1;               ///< A round needs at least this number of members to begin and to end.
   std::string log;                  ///< A line of JSON for each round; empty: none.
   std::string replay;  ///< The log of an earlier meeting, whose rounds are repeated with the same members; empty: none.
   double patience = 1; ///< The least seconds of waiting for the last members of a round.

@@ -15,7 +15,7 @@ MeetingConnection::MeetingConnection(Admitted admitted) : since(monotonicSeconds
   configureSocket(socket());
 }
 
-/// The length of a message of this kind; nothing if the rank may not send one now.
+/// The length of a message of this kind; nullopt if the rank may not send one now.
 std::optional<uint64_t> MeetingConnection::lengthOf(MeetKind kind) const {
   if (!hello)
     return kind == MeetKind::Hello ? std::optional(sizeof(MeetHello)) : std::nullopt;

@@ -18,8 +18,8 @@ constexpr const char *adapterPrefix = "base_model.model.";
 
 /// The result of `find` for a model's tensor `name`, under the first name that exists. Checkpoints of a bare model and
 /// of a model with a head differ in the first part of names. So names are tried as they are, without the first part,
-/// and with one more. Early versions of BERT call the parameters of a norm gamma and beta. `find` returns something
-/// false if there is no such tensor.
+/// and with one more. Early versions of BERT call the parameters of a norm gamma and beta. `find` returns a value that
+/// converts to false if there is no such tensor.
 template <typename Find> auto findModelTensor(const std::string &name, Find find) {
   std::string early = name;
   for (const auto &[now, before] : {std::pair<std::string, const char *>("LayerNorm.weight", "LayerNorm.gamma"),
@@ -89,7 +89,7 @@ inline std::string whyNoContents(std::string_view text) {
   return text.empty() ? "is empty; copy or download it again" : isLfsPointer(text) ? lfsPointerMessage : "";
 }
 
-/// Whether there is a file or a link, even a dangling one: opening that gives a message of its own.
+/// Whether there is a file or a link, even a dangling one, for which opening gives a better message.
 inline bool isThere(const std::string &path) {
   std::error_code error;
   return std::filesystem::exists(std::filesystem::symlink_status(path, error));
