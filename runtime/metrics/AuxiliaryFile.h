@@ -1,6 +1,6 @@
 //===- AuxiliaryFile.h - A log whose failures do not end a run ------------===//
-// For metrics and curves. If a record cannot be written, because the disk is full or broken or a pipe is not read, the
-// run warns once, continues without it, and tries again with a later record.
+// Files for metrics and curves. If a record cannot be written (the disk is full or broken, or nobody reads a pipe), the
+// run warns once, continues without the record, and tries again with a later one.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_AUXILIARYFILE_H
 #define PCRT_METRICS_AUXILIARYFILE_H
@@ -15,7 +15,7 @@ namespace pcrt {
 class AuxiliaryFile {
 public:
   AuxiliaryFile() = default;
-  /// Warns with the number of missing records if the last ones are missing.
+  /// Warns if the last records are missing, with their number.
   ~AuxiliaryFile();
   AuxiliaryFile(const AuxiliaryFile &) = delete;
   AuxiliaryFile &operator=(const AuxiliaryFile &) = delete;

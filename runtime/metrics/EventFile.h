@@ -23,7 +23,7 @@ class EventFile {
 public:
   /// Creates a new file in `directory`, which is created if it is missing. Throws PCRT_RESOURCE.
   explicit EventFile(const std::string &directory);
-  /// Says that a run begins at `step`: TensorBoard then hides points of this and later steps in earlier files.
+  /// Records that a run begins at `step`, so that TensorBoard hides points of this and later steps in earlier files.
   void begin(int64_t step);
   /// Adds at most 16 scalars, whose tags have at most 40 characters. Allocates nothing. A failed write is a warning
   /// (AuxiliaryFile).

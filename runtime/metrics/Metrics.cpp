@@ -53,7 +53,7 @@ void Metrics::begin(int64_t first) {
   startTime = nanoseconds();
   if (events)
     events->begin(first);
-  if (!lines.isRegular()) // a pipe or a terminal has no lines of before
+  if (!lines.isRegular()) // a pipe or a terminal has no earlier lines
     return;
   int64_t keep = 0;
   if (firstStep > 0) {
@@ -202,7 +202,7 @@ void Metrics::addValidation(int64_t step, double loss, int64_t samples, double s
     Scalar scalar = {"validation/loss", float(loss)};
     events->add(step, {&scalar, 1});
   }
-  if (step == steps && step > firstStep) { // no step will show it
+  if (step == steps && step > firstStep) { // no later step will show it
     lastShown = 0;
     showProgress(lastStep);
   }

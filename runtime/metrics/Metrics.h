@@ -23,7 +23,7 @@ struct StepFigures {
   double lr = 0;
   int64_t tokens = 0; ///< The tokens of this step.
   double seconds = 0;
-  double inMoves = 0;   ///< Seconds of these that rank 0 spent in moves and messages, mostly waiting.
+  double inMoves = 0;   ///< The part of these seconds that rank 0 spent in moves and messages, mostly waiting.
   bool skipped = false; ///< It updated nothing.
 };
 

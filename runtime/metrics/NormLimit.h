@@ -1,7 +1,7 @@
 //===- NormLimit.h - The limit of the gradient norm -----------------------===//
-// A step whose gradient norm is not finite, or far above earlier norms, updates nothing. The step itself decides that,
-// by a limit that the runtime gives it. The limit depends only on earlier norms, so all ranks, and a run that continues
-// a checkpoint, make the same decision.
+// A step whose gradient norm is not finite, or far above earlier norms, updates nothing. The step itself decides this,
+// by a limit that the runtime passes to it. The limit depends only on earlier norms, so all ranks, and a run that
+// continues a checkpoint, make the same decision.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_NORMLIMIT_H
 #define PCRT_METRICS_NORMLIMIT_H
@@ -19,8 +19,8 @@ class NormLimit {
 public:
   /// The part that a checkpoint keeps.
   struct History {
-    std::vector<float> norms; ///< Norms of the last steps that were not skipped, oldest first.
-    int64_t skipped = 0;      ///< Steps skipped since the last one that was not.
+    std::vector<float> norms; ///< The norms of the last steps that were not skipped, the oldest first.
+    int64_t skipped = 0;      ///< The number of steps skipped in a row so far.
   };
 
   /// A norm is compared with the last `window` ones, if there are at least `least`.

@@ -125,7 +125,8 @@ void Outputs::shareFigures(const std::vector<int64_t> &counted) {
   Seen mine{lossSum, norm.value_or(0), norm.has_value(), sees};
   std::vector<Seen> all(comm.size());
   requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
-  // Over replicas of local SGD, report the mean loss and the largest norm; a norm that is not finite wins.
+  // For replicas of local SGD, the mean loss and the largest norm are reported; if a norm is not finite, that norm is
+  // reported.
   double losses = 0;
   int64_t withTargets = 0;
   std::optional<double> largest;

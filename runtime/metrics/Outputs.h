@@ -31,8 +31,8 @@ public:
   bool wantsInEveryStep() const override { return routing != nullptr; }
   pcrt_status observe(int index, int64_t microbatch, void *data, std::string *error) override;
 
-  /// Call them before and after every step or evaluation (which has no number), on all ranks. Afterwards all know loss
-  /// and norm, even if only the first rank of an axis computes them (naive data parallelism).
+  /// Call beginStep before and endStep after every step or evaluation (which has no number), on all ranks. Afterwards
+  /// all ranks know loss and norm, even if only the first rank of an axis computes them (naive data parallelism).
   void beginStep(std::optional<int64_t> step);
   /// `counted` is the number of targets that count, by replica of local SGD; a replica that has none has no loss.
   void endStep(const std::vector<int64_t> &counted);
@@ -78,9 +78,9 @@ private:
   Dump grads, logits;
   std::vector<Target> targets; ///< By output.
   std::unique_ptr<Routing> routing;
-  bool isStep = false; ///< Between beginStep and endStep of a step, and not of an evaluation.
+  bool isStep = false; ///< True between beginStep and endStep of a step; false in an evaluation.
   bool dumping = false;
-  bool rooted = false; ///< Ranks get no loss and norm from the step, or different ones.
+  bool rooted = false; ///< Some ranks get no loss and norm from the step, or different ones.
   bool sees = true;    ///< This rank gets them from the step.
   double lossSum = 0;
   std::optional<double> norm;

@@ -1,6 +1,6 @@
 //===- Stragglers.h - Finds slow ranks ------------------------------------===//
-// A rank on a slower or busier machine slows down all ranks, and its own step takes no longer than theirs; but it does
-// not wait. So ranks are compared by the time in which they do not wait.
+// A rank on a slower or busier machine slows down all ranks. Its step takes as long as theirs, but it does not wait. So
+// ranks are compared by the time in which they do not wait.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_STRAGGLERS_H
 #define PCRT_METRICS_STRAGGLERS_H
@@ -16,7 +16,7 @@ namespace pcrt {
 struct Straggler {
   int rank = 0;
   int64_t steps = 0; ///< The number of steps in which it was the last.
-  double factor = 0; ///< Its work in all steps, divided by that of the median of its peers.
+  double factor = 0; ///< Its work in all steps, divided by the median of its peers' work.
 };
 
 /// The rank among `peers` (at least 2) that was the last in at least 80 % of the steps, if it took at least a tenth and

@@ -1,7 +1,7 @@
 //===- Summary.cpp - The summary of a run ---------------------------------===//
 // The traffic is deliberately computed twice, so this file does not use the rows of pcrt/moves.h. The compiler's report
-// counts the traffic of the IR (lib/Cost/Cost.cpp), and a run that of its program's tables. The end-to-end tests
-// compare the two. Ranks with equal figures share an entry.
+// counts the traffic of the IR (lib/Cost/Cost.cpp), and a run counts the traffic of its program's tables. The
+// end-to-end tests compare the two. Ranks with equal figures share an entry.
 //===----------------------------------------------------------------------===//
 #include "metrics/Summary.h"
 #include "base/Types.h"
@@ -34,7 +34,7 @@ int64_t pcrt::wireBytes(const pcrt_move_desc &move, int64_t payload, int64_t mem
   case PCRT_GATHER:
     return (isRoot ? members - 1 : 1) * payload / members;
   case PCRT_PERMUTE:
-    return move.shift ? payload / members : 0; // where the shift depends on the rank (`with`), one of n is 0
+    return move.shift ? payload / members : 0; // if the shift depends on the rank (`with`), it is 0 on one of n ranks
   case PCRT_ALL_REDUCE:
     return 2 * (members - 1) * payload / members;
   case PCRT_ALL_GATHER:
@@ -155,7 +155,7 @@ static int64_t peakResidentBytes(const Comm &comm) {
   return kib * 1024 - comm.peerResidentBytes();
 }
 
-/// The report's figures `key` for `rank`, which only the compiler knows.
+/// The figures `key` of the report for `rank`, which only the compiler knows.
 static Json reported(const Json &report, const char *key, int rank) {
   for (const Json &entry : report.value("per_rank", Json::array()))
     for (const Json &other : entry.value("ranks", Json::array()))

@@ -12,7 +12,7 @@ namespace pcrt {
 /// The measurements of a run on this rank.
 struct RunFigures {
   int64_t steps = 0;
-  int64_t skipped = 0; ///< The number of these that were skipped.
+  int64_t skipped = 0; ///< The number of skipped steps among them.
   double seconds = 0;  ///< The time of all steps.
   Json bf16;           ///< The CPU's ways to multiply bf16 (cpu/Bf16.h), if it does.
 };

@@ -241,7 +241,7 @@ Members::Share Members::waitForBegin() {
 Members::Share Members::join(int64_t step, int64_t samples) {
   Share share;
   onAllRanks(comm, [&] {
-    if (step % program.rounds.every) // what was done of a round is lost
+    if (step % program.rounds.every) // the steps of an incomplete round are lost
       takeShared(program, device, comm.rank());
     MeetHello hello;
     snprintf(hello.name, sizeof hello.name, "%s", name.c_str());

@@ -21,13 +21,13 @@ public:
   Members(const Options &options, const Program &program, const std::string &programSum, Device &device, Comm &comm);
   ~Members();
 
-  /// This member's share of a round: `steps` steps (fewer if the others wait for it), whose samples begin at
+  /// This member's share of a round: `steps` steps (fewer if the others wait for this member), whose samples begin at
   /// `firstSample`.
   struct Share {
     int64_t round = 0, steps = 0, firstSample = 0;
   };
 
-  /// Joins with the state after `step` steps, or with the state of the other members if they are further.
+  /// Joins with the state after `step` steps, or with the state of the other members if theirs is later.
   Share join(int64_t step, int64_t samples);
   /// Whether the other members wait for the end of this one's round. Call it between two steps.
   bool isAwaited();
@@ -35,7 +35,7 @@ public:
   void meet(int64_t steps);
   /// Waits for the next round.
   Share begin();
-  /// Says that this member has made all its steps.
+  /// Tells pc-meet that this member has made all its steps.
   void leave();
 
 private:

@@ -1,8 +1,8 @@
 //===- Generation.cpp - A run of a program that generates text -------------===//
 // Rank 0 reads the lines of requests. Before each step all ranks get the lines that have come, so all run the same
-// scheduler. A step gives its tokens to every rank, and rank 0 writes them. In a pipeline nobody waits for all ranks:
-// rank 0 sends the lines to each of the others, the last stage sends tokens to the other stages, and steps of several
-// turns are under way.
+// scheduler. A step gives its tokens to every rank, and rank 0 writes them. In a pipeline, no rank waits for all
+// others: rank 0 sends the lines to each of the others, the last stage sends tokens to the other stages, and steps of
+// several turns are in flight.
 //===----------------------------------------------------------------------===//
 #include "run/Generation.h"
 #include "base/Failure.h"
@@ -238,7 +238,7 @@ private:
       context->flows.push_back({.peer = peer, .id = id, .sends = sends, .bytes = bytes, .slots = slots, .name = name});
       return int(context->flows.size()) - 1;
     };
-    constexpr int ofLines = 1 << 20, ofTokens = ofLines + 1; // above the numbers of the program's flows
+    constexpr int ofLines = 1 << 20, ofTokens = ofLines + 1; // larger than the numbers of the program's flows
     if (comm.rank() != 0)
       lineFlows = {add(0, false, ofLines, sizeof(Lines), 2, "lines of requests")};
     else
@@ -275,7 +275,7 @@ private:
     return all.substr(0, size_t(sizes[0]));
   }
 
-  /// The same without waiting for ranks that are behind: messages with parts of the bytes.
+  /// Like share, without waiting for ranks that are behind: sends messages with parts of the bytes.
   std::string sendLines(std::string bytes) {
     Lines part;
     size_t at = 0, count = 0;
@@ -374,7 +374,7 @@ private:
            program.inputs[i].name.ends_with(Chosen::ofChunk) ? step.prompts : step.back);
     const auto begin = std::chrono::steady_clock::now();
     if (!step.hasPrompts && program.abi.evaluate) {
-      const bool hasChunk = scheduler->shape().chunk > 0; // then the summary has the counts of a step with prompts
+      const bool hasChunk = scheduler->shape().chunk > 0; // so that the summary has the counts of a step with prompts
       if (hasChunk)
         context->saveCounts(ofPrompts);
       context->require(device->evaluate(*context, number));
@@ -487,7 +487,7 @@ private:
   std::unique_ptr<Device> device;
   std::optional<Scheduler> scheduler;
   RunFigures figures;
-  pcrt_context::Counts ofPrompts;         ///< Those of the last step with prompts.
+  pcrt_context::Counts ofPrompts;         ///< The counts of the last step with prompts.
   std::vector<Outputs> lastOutputs;       ///< Of each turn.
   std::vector<int> lineFlows, tokenFlows; ///< Those of this rank.
   std::map<uint64_t, Json> nameOf;        ///< The id that a request's line gave.

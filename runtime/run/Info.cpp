@@ -1,6 +1,6 @@
 //===- Info.cpp - The answer of --info ------------------------------------===//
-// The text is made from the JSON, so that both say the same. It measures the ways to multiply bf16, because the answer
-// depends on the machine.
+// The text is derived from the JSON, so that both have the same facts. The ways to multiply bf16 are measured here,
+// because they depend on the machine.
 //===----------------------------------------------------------------------===//
 #include "run/Info.h"
 #include "base/TensorSum.h"

@@ -78,8 +78,8 @@ static void expectSignals(const Place &place, bool goesBack) {
   unmapControl(control);
 }
 
-/// Fails because the environment is wrong. The rank in it may also be wrong: without a launcher to report to, the error
-/// is reported as rank 0's.
+/// Fails because the environment is wrong. Then the rank in it may also be wrong: without a launcher, the error is
+/// reported as an error of rank 0.
 [[noreturn]] static void failAnywhere(Place &place, const std::string &error) {
   if (place.sharedFile < 0)
     place = {};

@@ -9,8 +9,8 @@
 
 namespace pcrt {
 
-/// Throws PCRT_USAGE if an output of the run is a file that it reads, or two outputs are one file. `weights` are
-/// the files or directories from which parameters are read; an empty one is none.
+/// Throws PCRT_USAGE if an output of the run is a file that it reads, or two outputs are one file. `weights` are the
+/// files or directories from which parameters are read; empty paths are ignored.
 void checkOutputs(const Options &options, const SampleData &data, const std::vector<std::string> &weights);
 
 /// Throws PCRT_USAGE if --save, without --overwrite, names a checkpoint that this run may not replace. A run that

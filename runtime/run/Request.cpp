@@ -1,5 +1,5 @@
 //===- Request.cpp - Checks that a program can do what its flags ask ------===//
-// One check per flag that only some programs have.
+// One check for each flag that only some programs accept.
 //===----------------------------------------------------------------------===//
 #include "run/Request.h"
 #include "base/Failure.h"

@@ -1,5 +1,6 @@
 //===- Results.cpp - The files that a run writes at its end ---------------===//
-// A lost trace does not spoil a run, so it is a warning; a lost summary is an error, because programs read it.
+// A trace that cannot be written is a warning, because the run is still good; a summary that cannot be written is an
+// error, because programs read it.
 //===----------------------------------------------------------------------===//
 #include "run/Results.h"
 #include "base/FileStream.h"

@@ -1,6 +1,6 @@
 //===- Run.cpp - One run of a compiled program ----------------------------===//
 // Sets a rank up, runs its steps and writes the results. Before the first step the ranks compare program, flags and
-// files, choose the checkpoint, and open every file, so that nothing is found missing after hours.
+// files, choose the checkpoint, and open every file, so that a missing file is not noticed only after hours.
 //===----------------------------------------------------------------------===//
 #include "run/Run.h"
 #include "base/Failure.h"
@@ -268,7 +268,7 @@ private:
     Comm::Busy busy(comm);
     onAllRanks(comm, [&] {
       checkOutputs(options, *samples, {loadFrom, before ? "" : options.adapter, weights});
-      if (comm.rank() == 0 && !fromMemory) // else the same run has checked it
+      if (comm.rank() == 0 && !fromMemory) // from memory, the same run has checked it already
         checkReplaces(options, before ? &*before : nullptr);
       if (comm.rank() == 0 && (!options.save.empty() || series))
         tokenizer = readTokenizerFiles(before ? loadFrom : directoryOfWeights(weights));
@@ -367,7 +367,7 @@ private:
     else if (nextFailure)
       throw *nextFailure;
     evaluated = false;
-    counted = inputs->counted(); // before those of the next step replace them
+    counted = inputs->counted(); // before the counts of the next step replace them
     if (program.training && comm.rank() == 0)
       inputs->warnOfNoTargets(step, samplesOf(step));
     inputs->writeHyper(step, norms->limit()); // the limit depends on the norm of the step before
@@ -457,7 +457,7 @@ private:
                     program.training ? options.rateAt(step) : 0, samplesOf(step).count * program.sequence, seconds,
                     inMoves, skipped});
     }
-    if (roundEnds && members) // maybe before its last step
+    if (roundEnds && members) // possibly before the round's last step
       updates = (share.round + 1) * program.rounds.every - 1;
     keep(updates + 1); // a run that continues from here reports nothing about this step
     if (roundEnds && members && updates + 1 < options.steps)
@@ -544,7 +544,7 @@ private:
   }
 
   const Program &program;
-  Options options; ///< The given ones, with defaults that depend on the run.
+  Options options; ///< The given options, with defaults that depend on the run.
   Comm &comm;
   std::unique_ptr<SampleData> samples;
   std::optional<StepInputs> inputs;
@@ -559,12 +559,12 @@ private:
   std::optional<Failure> nextFailure; ///< The failure of reading the next step's inputs.
   std::string programSum;
   std::vector<DataIdentity> data;
-  std::string loadFrom, weights;           ///< The source of the parameters; both empty: they are drawn.
+  std::string loadFrom, weights;           ///< The sources of the parameters; if both are empty, they are random.
   std::map<std::string, std::string> base; ///< Sums of the tensors of an adapter's base that were read from `weights`.
   std::optional<KeptMemory> memory;
   bool fromMemory = false;                ///< The run continues the state in `memory`.
-  TokenizerFiles tokenizer;               ///< Those of the source of the parameters; rank 0.
-  std::optional<Trajectory> before;       ///< That of the checkpoint that the run continues.
+  TokenizerFiles tokenizer;               ///< On rank 0, the files of the source of the parameters.
+  std::optional<Trajectory> before;       ///< The trajectory of the checkpoint that the run continues.
   std::optional<CheckpointWriter> saver;  ///< --save
   std::optional<CheckpointSeries> series; ///< --checkpoint
   std::optional<NonFiniteEnd> ended;      ///< Set if the run ends because numbers are not finite.

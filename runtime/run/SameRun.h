@@ -1,6 +1,6 @@
 //===- SameRun.h - Checks that all ranks run the same ---------------------===//
-// Launchers start every rank separately. Ranks with other programs, other flags or other files would train together and
-// compute meaningless numbers.
+// Launchers start every rank separately. Without this check, ranks with different programs, flags or files would train
+// together and compute meaningless numbers.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_SAMERUN_H
 #define PCRT_RUN_SAMERUN_H

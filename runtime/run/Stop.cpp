@@ -1,6 +1,6 @@
 //===- Stop.cpp - A signal ends a run after a step ------------------------===//
-// The handler only stores the signal. Ranks ask each other about every quarter of a second: the number of steps until
-// then follows from the slowest rank's time per step, so that all ask before the same step.
+// The handler only stores the signal. Ranks ask each other about every quarter of a second: the number of steps between
+// two questions follows from the slowest rank's time per step, so that all ask before the same step.
 //===----------------------------------------------------------------------===//
 #include "run/Stop.h"
 #include "base/StopSignals.h"

@@ -1,7 +1,7 @@
 //===- Stop.h - A signal ends a run after a step --------------------------===//
 // A run that saves answers SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE (its output has no reader) by saving. All ranks
-// stop after the same step, whichever of them got the signal. They ask each other a few times per second, at steps that
-// all know in advance.
+// stop after the same step, no matter which of them got the signal. They ask each other a few times per second, at
+// steps that all know in advance.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_STOP_H
 #define PCRT_RUN_STOP_H
@@ -10,8 +10,8 @@
 
 namespace pcrt {
 
-/// From now on the signals are noted instead of ending the process; a second one, at least a second later, ends it. A
-/// signal that the process was started to ignore stays ignored.
+/// From now on, the first signal is only recorded; a second one, at least a second later, ends the process. A signal
+/// that the process was started to ignore stays ignored.
 void noteSignals();
 /// The signal for which all ranks have agreed to stop; 0: none.
 int stoppedBy();

@@ -13,8 +13,9 @@
 
 namespace pcrt {
 
-/// The batches of an evaluation, which have each sample once. Loader::fill fills up the last one. A program
-/// without weights of targets takes the remaining samples in several batches, whose numbers of samples divide the rows.
+/// The batches of an evaluation, which have each sample once. If the last batch has fewer samples than rows,
+/// Loader::fill repeats samples. A program without weights of targets reads the last samples in several batches, so
+/// that the number of samples in each divides the number of rows.
 class EvaluationBatches {
 public:
   /// Makes batches of the samples of `data`, at most `most` batches.
@@ -64,7 +65,7 @@ public:
   bool isTurn(int64_t steps) const { return steps % every == 0 || steps == last; }
 
   /// Computes the loss of all samples that are held out, or of the first --eval-batches batches of them. Returns
-  /// nothing if a signal ends the run. All ranks call it between two steps; the inputs of the next step must be written
+  /// nullopt if a signal ends the run. All ranks call it between two steps; the inputs of the next step must be written
   /// again. Throws like Loader::fill and LossOfTargets::mean, and the message says that it was in an evaluation.
   std::optional<Figures> evaluate(pcrt_context &context, Outputs &outputs, int64_t steps, StopCheck &stop);
 
@@ -73,7 +74,7 @@ private:
   std::unique_ptr<SampleData> data;
   EvaluationBatches batches;
   std::unique_ptr<Loader> loader;
-  std::vector<char *> inputs; ///< By input of the program.
+  std::vector<char *> inputs; ///< The address of each input of the program.
 };
 
 } // namespace pcrt

@@ -1,6 +1,6 @@
 //===- Scheduler.cpp - Which tokens a step of generation reads ------------===//
-// See Scheduler.h. Everything here is arithmetic on small tables: no thread, no clock, and no order that depends on
-// addresses.
+// See Scheduler.h. Everything here is arithmetic on small tables: there are no threads or clocks, and no order depends
+// on addresses.
 //===----------------------------------------------------------------------===//
 #include "schedule/Scheduler.h"
 #include "base/Failure.h"

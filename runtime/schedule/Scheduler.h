@@ -1,7 +1,7 @@
 //===- Scheduler.h - Which tokens a step of generation reads --------------===//
-// A step of a generating program reads tokens per data group; each token has a slot of the cache and a position in it.
-// The scheduler gives every request a slot, feeds its prompt in as many steps as it needs, and then feeds each chosen
-// token back. All ranks run a copy of it. Its decisions depend only on the sequence of its calls.
+// A step of a generating program reads tokens for each data group; each token has a slot of the cache and a position in
+// it. The scheduler gives every request a slot, feeds its prompt in as many steps as necessary, and then feeds each
+// chosen token back. All ranks run a copy of it. Its decisions depend only on the sequence of its calls.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_GENERATE_SCHEDULER_H
 #define PCRT_GENERATE_SCHEDULER_H
@@ -38,12 +38,12 @@ struct Refusal {
 /// The sizes of a generating program. Slot n of turn t is slot t N + n of its group's cache.
 struct GenerationShape {
   int32_t groups = 1;     ///< Data groups (D).
-  int32_t turns = 1;      ///< Steps take turns, each with its own slots; as many can be under way in a pipeline.
+  int32_t turns = 1;      ///< Turns, each with its own slots: in a pipeline, that many steps can be in flight.
   int32_t slots = 1;      ///< Slots per group in a turn (N), which is also the number of chosen rows per group.
   int32_t context = 0;    ///< Positions per slot (T).
-  int32_t vocabulary = 0; ///< Token ids lie below it.
+  int32_t vocabulary = 0; ///< The limit of token ids.
   int32_t size = 1;       ///< Tokens per group in a step (S), at least `slots`.
-  int32_t chunk = 0;      ///< Tokens of prompts per group that a step reads besides; 0: prompts share the others' rows.
+  int32_t chunk = 0;      ///< More tokens per group in a step, for prompts; 0: prompts use the rows of `size`.
 
   /// Whether the program can run the request. Any number of threads may ask.
   std::optional<Refusal> refusal(const GenerationRequest &request) const;
@@ -58,7 +58,7 @@ struct GenerationInputs {
   std::vector<int32_t> seeds;  ///< [D, N, 3]: the low and the high word of the request's seed, and the position.
 };
 
-/// A step: tokens that are fed back, and prompts. Without chunks, prompts are in `back`, too.
+/// A step: tokens that are fed back, and prompts. Without chunks, prompts are also in `back`.
 struct GenerationStep {
   GenerationInputs back, prompts;
   bool hasBack = false, hasPrompts = false; ///< A part that has no tokens need not run.
@@ -88,10 +88,10 @@ struct TokenEvent {
 
 /// Gives slots to requests, first come, first served, and plans the steps of the turns in a circle. Every step feeds
 /// back the last token of each answer, and as many tokens of prompts as fit, the oldest request first. A program
-/// computes a token alike in every row of a part, so the bits of an answer do not depend on other requests.
+/// computes a token in the same way in every row of a part, so the bits of an answer do not depend on other requests.
 class Scheduler {
 public:
-  /// Throws PCRT_USAGE if the shape makes no sense.
+  /// Throws PCRT_USAGE if the shape is invalid.
   Scheduler(GenerationShape shape, std::vector<int32_t> endTokens);
 
   const GenerationShape &shape() const { return program; }
@@ -101,7 +101,7 @@ public:
   /// Removes a request, and returns whether there was one with this id. The request has no more events.
   bool cancel(uint64_t id);
 
-  /// Whether the turn that comes next waits for its last step to end.
+  /// Whether the next turn waits for its last step to end.
   bool isOpen() const { return !open.empty() && open.front() == turn; }
   /// Plans the step of the turn that comes next, which must not be open, and writes its inputs. Returns whether there
   /// is anything to do.
@@ -143,9 +143,9 @@ private:
   std::vector<uint64_t> giving; ///< [turns, D, N]: the request that gets a token in the turn's step, or 0.
   std::vector<Part> from;       ///< [turns, D, N]: by which part.
   uint64_t lastId = 0;
-  int32_t turn = 0;                          ///< The one that comes next.
+  int32_t turn = 0;                          ///< The next turn.
   std::deque<int32_t> open;                  ///< The turns of steps that have not ended.
-  const GenerationInputs *prompts = nullptr; ///< Of the step that is being planned.
+  const GenerationInputs *prompts = nullptr; ///< The prompts of the step that is being planned.
 };
 
 } // namespace pcrt

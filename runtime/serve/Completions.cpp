@@ -159,7 +159,7 @@ public:
     json["usage"] = answer.usage();
     return json;
   }
-  /// Waits, and writes the parts that there are. Returns false if the client does not take them.
+  /// Waits, and writes the parts that are ready. Returns false if the client does not read them.
   bool streamTo(httplib::DataSink &sink) {
     try {
       wait();
@@ -208,7 +208,7 @@ private:
   TextAnswer answer;
   bool isChat, streamsUsage;
   size_t promptTokens;
-  std::shared_ptr<Tokens> tokens = std::make_shared<Tokens>(); ///< The engine's callback keeps it.
+  std::shared_ptr<Tokens> tokens = std::make_shared<Tokens>(); ///< Shared with the engine's callback.
   uint64_t id = 0;
   Json head;
   std::optional<ServeError> error;
@@ -230,7 +230,7 @@ TextRequest Completions::read(const std::string &body, bool isChat) {
     return readRequest(json, defaults);
   if (!json.value("messages", Json()).is_array())
     throw RequestError{"messages", "it takes a list of messages"};
-  defaults.generation.maxTokens = 0; // what the context has room for
+  defaults.generation.maxTokens = 0; // as many tokens as the context has room for
   return readRequest(completionOf(json, options.renderChat(json["messages"])), defaults);
 }
 

@@ -1,6 +1,6 @@
 //===- Completions.h - Requests of a server and their answers -------------===//
-// What the HTTP server does with the body of a request: it checks the request, runs it on the engine, and writes the
-// answer, while it watches the client, the time and the engine.
+// Handles the body of an HTTP request: checks it, runs it on the engine, and writes the answer, while watching the
+// client, the time and the engine.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_SERVE_COMPLETIONS_H
 #define PCRT_SERVE_COMPLETIONS_H
@@ -39,7 +39,7 @@ private:
   const std::atomic<bool> &stopping;
   std::atomic<int> active = 0;
   std::atomic<uint64_t> count = 0;
-  std::mutex mutex; ///< For the encoders that no thread uses.
+  std::mutex mutex; ///< Guards the encoders that no thread uses.
   std::vector<std::unique_ptr<Encoder>> encoders;
 };
 

@@ -22,13 +22,13 @@ public:
   Connection(const Connection &) = delete;
   Connection &operator=(const Connection &) = delete;
 
-  /// From now on at most `bytes` are read, in the time that a client has to send them.
+  /// Allows `bytes` more bytes to be read, in the time that a client has to send them.
   void allow(size_t bytes) {
     left = bytes, deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
   }
   /// Waits for the first byte of a request. Returns false if there is none.
   bool waits(Seconds most) const { return begin < end || canRead(most); }
-  /// The client has closed its end.
+  /// Whether the client has closed its end.
   bool isGone() const;
 
   bool is_readable() const override { return begin < end || canRead(Seconds(0)); }
@@ -40,9 +40,9 @@ public:
   void get_local_ip_and_port(std::string &, int &) const override {}
   socket_t socket() const override { return fd; }
 
-  /// The rest of the request was not read, so no other request can follow.
+  /// Set if the rest of the request was not read, so that no other request can follow.
   bool mustClose = false;
-  /// At the end, the client gets time to read what was sent last.
+  /// Set if the client gets time to read the last bytes before the connection is closed.
   bool lingers = true;
 
 private:

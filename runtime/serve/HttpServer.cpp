@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// This thread accepts connections and has none to spare for the one that it serves.
+/// True while the accepting thread itself answers a connection, because all other threads are busy.
 thread_local bool sheds = false;
 
 /// The threads of connections.
@@ -59,7 +59,7 @@ public:
     set_idle_interval(0, 100000);
     set_tcp_nodelay(true);
     set_payload_max_length(options.bytes);
-    set_socket_options([](socket_t fd) { // without SO_REUSEPORT, by which two servers would share a port
+    set_socket_options([](socket_t fd) { // without SO_REUSEPORT, with which two servers could share a port
       int yes = 1;
       setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
@@ -107,8 +107,9 @@ private:
     return true;
   }
 
-  /// Waits longer than clients keep an idle connection (5 s is common), or they send a request just when it is closed.
-  /// While most threads are idle, others need them.
+  /// Waits longer than clients keep an idle connection (5 s is common); otherwise a client might send a request just
+  /// when the connection is closed. If most threads wait like this, they wait less, because other connections need
+  /// them.
   bool waitForRequest(Connection &connection) {
     bool has = false;
     auto begin = std::chrono::steady_clock::now();
@@ -214,7 +215,7 @@ private:
       if (!response.body.empty())
         return HandlerResponse::Unhandled;
       int status = response.status;
-      if (status != 404) // after malformed HTTP, what follows cannot be read
+      if (status != 404) // after malformed HTTP, the rest cannot be parsed
         close(response);
       respondWithError(response, status, status == 404 ? "there is no such path or method" : "the request is not HTTP");
       return HandlerResponse::Handled;

@@ -22,10 +22,10 @@ struct ServerOptions {
   int port = 8000;         ///< 0: any free port.
   std::string model;       ///< The name of the model.
   std::string apiKey;      ///< If not empty, every request except /health needs "Authorization: Bearer KEY".
-  int connections = 256;   ///< More connections get 503 and are closed. Each has a thread.
-  int requests = 128;      ///< More requests at a time get 429.
+  int connections = 256;   ///< Limit of connections, each with a thread; further ones get 503 and are closed.
+  int requests = 128;      ///< Limit of requests at a time; further ones get 429.
   size_t bytes = 4 << 20;  ///< Bytes of a request; a longer one gets 413.
-  double sendSeconds = 10; ///< Time in which a client must send its request, and read what was written.
+  double sendSeconds = 10; ///< Time in which a client must send its request, and read the answer.
   double seconds = 600;    ///< Time for an answer; after it, the request ends with 504.
   TextRequest defaults;    ///< Values of absent fields. Requests without a seed get a random one.
   /// Renders the list of messages of a chat as the text of a prompt, with all special tokens. Throws RequestError.

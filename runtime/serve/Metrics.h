@@ -17,7 +17,7 @@ class ServerMetrics {
 public:
   /// A request began.
   void begin();
-  /// The first token of a request came after so many seconds.
+  /// Counts the first token of a request, which came after `seconds`.
   void firstToken(double seconds);
   /// A request that began ended: its finish reason, or `cancelled`, `timeout`, `error`.
   void end(const std::string &outcome, size_t promptTokens, size_t newTokens, double seconds);

@@ -1,6 +1,6 @@
 //===- AddedTokens.cpp - Tokens that are cut out of a text ----------------===//
-// A token within a word may not count (isSingleWord). As in the package `tokenizers`, no other token is then found in
-// its characters.
+// A token within a word is not found if it is a single word (isSingleWord). As in the package `tokenizers`, no other
+// token is then found in its characters.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/AddedTokens.h"
 #include "tokenizer/Unicode.h"

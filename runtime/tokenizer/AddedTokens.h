@@ -23,7 +23,8 @@ struct AddedToken {
   bool isSingleWord = false; ///< Whether the token is not found within a word.
 };
 
-/// Finds the leftmost added token in a text; if several begin there, the longest. Any number of threads may use it.
+/// Finds the leftmost added token in a text; if several begin at the same place, the longest. Any number of threads may
+/// use it.
 class AddedTokens {
 public:
   /// `text` is the text to search for: the content of the token, or its normalized form.

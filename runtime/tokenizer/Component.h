@@ -1,6 +1,6 @@
 //===- Component.h - A part of tokenizer.json ------------------------------===//
-// The file is not trusted, and every setting may change tokens. Therefore a setting with an unknown name is refused
-// like a wrong value, and never ignored.
+// The file is not trusted, and every setting may change tokens. Therefore a setting with an unknown name is refused,
+// like a wrong value.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TOKENIZER_COMPONENT_H
 #define PCRT_TOKENIZER_COMPONENT_H
@@ -36,7 +36,7 @@ public:
   std::string text(const char *key, std::optional<std::string> otherwise = std::nullopt);
   bool flag(const char *key, std::optional<bool> otherwise = std::nullopt);
   int64_t number(const char *key, std::optional<int64_t> otherwise = std::nullopt);
-  /// A text of one character.
+  /// A string of one character.
   std::string character(const char *key);
   /// Returns null if the setting is absent.
   const Json *json(const char *key);

@@ -38,7 +38,7 @@ public:
 /// GPT-2's table of characters, with which byte-level tokenizers write bytes.
 struct ByteCharacters {
   std::array<std::string, 256> ofByte;
-  /// Returns the bytes that `text` stands for, or nothing if one of its characters stands for no byte.
+  /// Returns the bytes that `text` stands for, or nullopt if one of its characters stands for no byte.
   std::optional<std::string> bytes(std::string_view text) const;
   std::string characters(std::string_view bytes) const;
   static const ByteCharacters &get();

@@ -1,6 +1,6 @@
 //===- Tokenizer.cpp - Text to tokens and back ----------------------------===//
 // The steps and their order are those of the package `tokenizers`. Added tokens are cut out of the text, and the rest
-// is normalized. Added tokens are cut out of the normalized text, too, and the rest is cut into words. The model
+// is normalized. Then added tokens are also cut out of the normalized text, and the rest is cut into words. The model
 // encodes each word.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/Tokenizer.h"
@@ -41,7 +41,7 @@ void Vocabulary::read(Component &component, const char *key) {
 }
 
 std::unique_ptr<Model> pcrt::readModel(Component component, bool &bytes) {
-  // Old files do not name the type; only BPE has merges.
+  // Old files do not give the type; only BPE has merges.
   std::string type = component.type().empty() && component.json("merges") ? "BPE" : component.type();
   std::unique_ptr<Model> model;
   bool isBpe = type == "BPE";

@@ -1,7 +1,7 @@
 //===- Unigram.cpp - The most likely tokens of a word ---------------------===//
 // The score of a token is the logarithm of its probability. A word becomes the tokens with the largest sum of scores,
 // which are found from left to right (Viterbi; Kudo, arXiv 1804.10959). If sums are equal, the one that was found first
-// counts.
+// is used.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/FlatMap.h"
 #include "tokenizer/Model.h"

@@ -156,7 +156,7 @@ static fs::path placeOf(const std::string &model, const std::vector<std::string>
   auto add = [&](const std::string &text) { all += '\0' + std::to_string(text.size()) + ' ' + text; };
   add(model);
   for (const std::string &flag : flags) {
-    if (flag.starts_with("--report=") || flag.starts_with("--emit-plan=")) // what they write decides nothing
+    if (flag.starts_with("--report=") || flag.starts_with("--emit-plan=")) // their outputs do not affect the executable
       continue;
     add(flag);
     fs::path file = flag == "--machine=here" ? pcrt::calibratedMachine() : flag.substr(flag.find('=') + 1);

@@ -1,7 +1,7 @@
 //===- Commands.h - A tool that runs other tools --------------------------===//
 // pc-train, pc-generate and pc-serve run pc-import, pc-compile and pc-run of their own directory, and print each
-// command. The imported model and the executable are kept in a cache, under a hash of everything that decides what they
-// are; a second run with the same model and plan compiles nothing.
+// command. The imported model and the executable are kept in a cache, under a hash of everything on which they depend.
+// A second run with the same model and plan compiles nothing.
 //===----------------------------------------------------------------------===//
 #ifndef PC_COMMANDS_COMMANDS_H
 #define PC_COMMANDS_COMMANDS_H
@@ -10,8 +10,8 @@
 
 #include <sys/types.h>
 
-/// Passes signals of this process on to a child with a process group of its own; 0: there is none, and a signal ends
-/// this process.
+/// From now on, signals of this process are passed on to `child`, which has its own process group. 0: there is no
+/// child, and a signal ends this process.
 void passSignalsTo(pid_t child);
 
 /// Pointers to the words, and a null at the end, as exec takes them. They borrow the words.
@@ -40,8 +40,7 @@ private:
   std::string tool, directory;
 };
 
-/// Does what every tool does for --help and --version, and calls `body` otherwise. Prints a Failure, and returns the
-/// exit code.
+/// Answers --help and --version, and calls `body` otherwise. Prints a Failure, and returns the exit code.
 int runTool(const char *tool, const char *usage, int argc, char **argv, int (*body)(int argc, char **argv));
 
 #endif

@@ -34,7 +34,7 @@ void addFlags(FlagKinds &kinds, Owner owner, const std::string &help) {
   std::istringstream lines(help);
   std::string described;
   for (std::string line; std::getline(lines, line);) {
-    constexpr size_t begin = 2; // flags stand there, and continued descriptions further right
+    constexpr size_t begin = 2; // flags begin in this column, and continued descriptions further right
     if (line.find_first_not_of(' ') == begin && line[begin] == '-')
       described = addFlagsOfLine(kinds, owner, line, begin);
     if (line.find("may be repeated") != std::string::npos && kinds.count(described))
@@ -61,7 +61,7 @@ std::vector<std::string> Request::wordsOf(const FlagKinds &kinds, Owner owner) c
   for (const Flag &flag : flags) {
     if (kinds.at(flag.name).owner != owner)
       continue;
-    bool joined = flag.hasValue && owner <= Owner::Compile; // as LLVM's tools need it where a value may be left out
+    bool joined = flag.hasValue && owner <= Owner::Compile; // LLVM's tools need this form if the value is optional
     words.push_back(joined ? flag.name + "=" + flag.value : flag.name);
     if (flag.hasValue && !joined)
       words.push_back(flag.value);

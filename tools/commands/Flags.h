@@ -1,6 +1,6 @@
 //===- Flags.h - The flags of a tool that runs other tools ----------------===//
-// pc-train, pc-generate and pc-serve have few flags of their own. They take those of pc-import, pc-compile, pc-run and
-// compiled programs, and learn them from their help texts, so that no list is written twice.
+// pc-train, pc-generate and pc-serve have few flags of their own. They accept the flags of pc-import, pc-compile,
+// pc-run and compiled programs, and read these from the help texts, so that no list is written twice.
 //===----------------------------------------------------------------------===//
 #ifndef PC_COMMANDS_FLAGS_H
 #define PC_COMMANDS_FLAGS_H
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-/// The commands that the tool runs, in this order, and the tool itself. Launch is pc-run's own part of its command
-/// line, Run the program's.
+/// The commands that the tool runs, in this order, and the tool itself. Launch means the flags of pc-run itself, and
+/// Run the flags of the program.
 enum class Owner { Import, Compile, Launch, Run, Own };
 
 /// The owner of a flag, whether a value must follow the flag, and whether all its occurrences count.
@@ -56,7 +56,7 @@ Request readCommandLine(const FlagKinds &kinds, int argc, char **argv);
 /// and the line.
 Request readConfig(const FlagKinds &kinds, const std::string &path);
 
-/// Adds what `other` says and `request` does not: its model, and each flag that `request` does not give.
+/// Adds to `request` what only `other` has: its model, and each flag that `request` does not give.
 void addMissing(Request &request, const Request &other);
 
 /// The file that readConfig reads back to the same request.

@@ -29,7 +29,7 @@ FlagKinds generationFlags(const Commands &commands, const std::string &usage) {
   addFlags(kinds, Owner::Compile, commands.help("pc-compile", "--help-hidden"));
   addFlags(kinds, Owner::Launch, commands.help("pc-run"));
   addFlags(kinds, Owner::Own, usage);
-  // These flags are refused. The tools decide some of them; others print something instead of starting a run; and a
+  // These flags are refused. The tools set some of them, others print something instead of starting a run, and a
   // restart would lose the requests.
   for (const char *name :
        {"-o", "--to", "--mode", "-h", "--help", "--help-hidden", "--help-list", "--help-list-hidden", "--version",
@@ -93,8 +93,8 @@ static int64_t headsOf(const std::string &model) {
   return 0;
 }
 
-/// The mesh of a run without a plan. As many ranks share the heads as divide both the heads and the ranks; the other
-/// factor of the ranks shares the requests.
+/// The mesh of a run without a plan. The greatest common divisor of the numbers of heads and ranks is the number of
+/// ranks that share the heads; the other factor of the ranks shares the requests.
 static std::string defaultMesh(const std::string &model, int64_t ranks) {
   int64_t heads = headsOf(model), tensor = heads > 0 ? std::gcd(heads, ranks) : ranks;
   std::string mesh = tensor < ranks ? "dp=" + std::to_string(ranks / tensor) : "";

@@ -1,5 +1,5 @@
 //===- GeneratingProgram.h - Compiles a program that generates, and runs it --===//
-// What pc-generate and pc-serve share: their flags, the default plan, and a running program as an engine.
+// The code that pc-generate and pc-serve share: their flags, the default plan, and a running program as an engine.
 //===----------------------------------------------------------------------===//
 #ifndef PC_COMMANDS_GENERATINGPROGRAM_H
 #define PC_COMMANDS_GENERATINGPROGRAM_H

@@ -27,7 +27,7 @@ struct Size {
   double seconds = 0;    ///< the seconds of a step
   int64_t bytes = 0;
   double gap = 0;
-  int64_t tensorRanks = 1; ///< that split a layer's products
+  int64_t tensorRanks = 1; ///< the number of ranks that split a layer's products
 };
 /// A rule of thumb. `holds` is empty if the search found no plan with which to compare it.
 struct Rule {

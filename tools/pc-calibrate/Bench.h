@@ -29,9 +29,9 @@ private:
   struct Case {
     Measurement *result;
     std::function<void()> call;
-    int64_t turns = 1;   ///< The number of places that its operands take in turns.
+    int64_t turns = 1;   ///< The number of places between which its operands alternate.
     int64_t repeats = 1; ///< Calls of a sample; if there is time, all places equally often, because some are slower.
-    const double *own = nullptr; ///< If set, these seconds of this rank count instead of the elapsed time.
+    const double *own = nullptr; ///< If set, these seconds of this rank are used instead of the elapsed time.
     std::vector<double> seconds = {};
   };
   /// The places of a call's operands, which take turns so that no cache holds the operands of the call before.
@@ -67,7 +67,7 @@ private:
   Sizes sizes;
   std::vector<Case> cases;
   double waited = 0;        ///< Seconds for which this rank has waited for others in the current sample.
-  int64_t productBytes = 0; ///< Bytes of the operands of products, which come first; those of copies and moves follow.
+  int64_t productBytes = 0; ///< Bytes of the operands of products; those of copies and moves follow.
   int64_t otherBytes = 0;
 };
 

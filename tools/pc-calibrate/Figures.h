@@ -1,5 +1,5 @@
 //===- Figures.h - Turns measurements into a machine for pc-compile -------===//
-// The result is the JSON file that --machine reads.
+// Computes the JSON file that --machine reads from measurements.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_FIGURES_H
 #define PC_CALIBRATE_FIGURES_H

@@ -1,6 +1,6 @@
 //===- Kernels.h - Measures kernels of compiled programs ------------------===//
-// Attention and the streaming kernels of layers are made by the compiler. Small models are therefore compiled and
-// trained for a few steps, and the trace of the last step has the seconds of each of its calls.
+// The compiler generates attention and the streaming kernels of layers. Small models are therefore compiled and trained
+// for a few steps, and the trace of the last step has the seconds of each of its calls.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_KERNELS_H
 #define PC_CALIBRATE_KERNELS_H

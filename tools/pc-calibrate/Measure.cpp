@@ -1,6 +1,6 @@
 //===- Measure.cpp - Measurements of the ranks of this machine ------------===//
-// The calls that a rank makes by itself, and the sampling: a warm-up, because clocks fall under load, then rounds over
-// all cases, then repetitions of disturbed ones.
+// This file has the calls that a rank makes by itself, and the sampling: a warm-up, because clocks fall under load,
+// then rounds over all cases, then repetitions of disturbed cases.
 //===----------------------------------------------------------------------===//
 #include "Bench.h"
 #include "comm/Collective.h"

@@ -53,14 +53,14 @@ struct Measurements {
   Measurement copy,                                ///< A copy of memory that no cache holds.
       sum;                                         ///< The sum of two tensors of a layer, on cores.
   Measurement adding,                              ///< A bf16 product that adds to gradients.
-      unaligned,         ///< The second bf16 product with one column less, whose rows are at no multiple of 16 bytes.
+      unaligned,         ///< The second bf16 product with one column less: rows are not at multiples of 16 bytes.
       launch,            ///< The smallest piece of work.
       carryOut, carryIn; ///< Copies like those of offloading.
   GroupMoves node,       ///< The ranks of a node.
       pair,              ///< Two neighbours in a node that has more.
       across;            ///< One rank of each node, if there are several; each rank is in such a group.
   Measurement meeting;   ///< An all_reduce of 4 kB of the ranks of a node after the first product, on cores.
-  Measurement beside;    ///< A product while a large move of all is in flight, start and wait included.
+  Measurement beside;    ///< A product while a large move of all ranks is in flight, including start and wait.
   std::vector<AttentionTimes> attention; ///< The shortest first.
   Measurement update;                    ///< The optimizer's update of a layer's parameters, on cores.
   Measurement streaming;                 ///< Kernels of layers that are limited by memory.

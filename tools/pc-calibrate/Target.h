@@ -52,16 +52,16 @@ struct DeviceFacts {
 struct ProductCall {
   pcrt_gemm_desc desc;
   int64_t a, b, c;
-  bool isBeside = false; ///< Moves are in flight meanwhile.
+  bool isBeside = false; ///< Moves are in flight during the product.
 };
 
-/// Everything that calls name by an index. It must outlive the target that was prepared with it.
+/// Everything that calls refer to by an index. It must outlive the target that was prepared with it.
 struct Tables {
   std::vector<ProductCall> products;
   std::vector<pcrt_move_desc> moves; ///< `group` is an index of `groups`.
   std::vector<pcrt::Group> groups;   ///< Their ids are their indices.
-  std::vector<pcrt::Flow> flows;     ///< The flows of this rank; each one that it sends is followed by the one back.
-  std::vector<int> pairs;            ///< By kind of pair, in one order on all ranks: the first of its flows; -1: none.
+  std::vector<pcrt::Flow> flows;     ///< The flows of this rank; each flow that it sends is followed by the flow back.
+  std::vector<int> pairs;            ///< The first flow of each kind of pair, in the same order on all ranks; -1: none.
   int64_t bytes = 0;                 ///< The size of the memory for operands.
 };
 

@@ -1,7 +1,7 @@
 //===- pc-check-certificate.cpp - Checks the certificate of an executable -===//
 // Reads the certificate and the tables of an executable from its file, without running it, and compares them with each
-// other and with IR. It shares nothing with the code that makes programs except the dialect's parser and the proof.
-// Exit codes: 0 it is as certified, 5 it is not, others as for pc-compile.
+// other and with IR. It shares no code with the compiler except the dialect's parser and the proof. Exit codes: 0 it is
+// as certified, 5 it is not, others as for pc-compile.
 //===----------------------------------------------------------------------===//
 #include "pc/Codegen/Fields.h"
 #include "pc/IR/Stages.h"

@@ -23,8 +23,8 @@ struct Choice {
   double logprob = 0;
 };
 
-/// Returns what is wrong with the choice, or an empty string. Differences are relative to the largest logit, but at
-/// least to 1; the one of the logarithmic probability raises `largest`.
+/// Returns what is wrong with the choice, or an empty string. Differences are relative to the largest logit, or to 1 if
+/// that is smaller. `largest` becomes at least the difference of the logarithmic probability.
 std::string wrongChoice(const Choice &choice, llvm::ArrayRef<double> logits, double tolerance, double &largest);
 
 #endif

@@ -25,8 +25,8 @@ struct StepSizes {
 /// A sequence: a prompt, and then tokens that were chosen.
 struct Request {
   std::vector<int64_t> tokens;
-  int64_t fed = 0;     ///< how many of them are in the cache
-  int64_t limit = 0;   ///< how many are fed in all
+  int64_t fed = 0;     ///< the number of tokens in the cache
+  int64_t limit = 0;   ///< the number of tokens that will be fed
   int64_t arrival = 0; ///< the step in which it comes
   int64_t place = -1;  ///< group * slots + slot while it runs
   bool cancelled = false;
@@ -47,7 +47,7 @@ public:
   const std::vector<int64_t> &newPlaces() const { return arrived; }
   /// The input called `name`, or null.
   const pc::Tensor *input(llvm::StringRef name) const;
-  /// The ends of the names of inputs and outputs, by part of a step.
+  /// The suffixes of the names of inputs and outputs, one for each part of a step.
   std::vector<std::string> parts() const;
   /// Takes the tokens and logarithmic probabilities [groups, chosen] that a part chose. Returns what is wrong with one
   /// of them, after which no step can follow, or an empty string.
@@ -81,7 +81,7 @@ private:
   std::vector<Request> requests;
   std::vector<int64_t> arrived;
   std::vector<Request *> running; ///< by place
-  /// By part: by group and row of the chosen ones; without a request, nothing is read.
+  /// For each part, one for each group and row that chooses; without a request, it is not read.
   llvm::StringMap<std::vector<Chosen>> chosen;
   llvm::StringMap<pc::Tensor> inputs;
   int64_t step = -1;

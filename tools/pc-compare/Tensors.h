@@ -1,6 +1,5 @@
 //===- Tensors.h - Reads safetensors files for pc-compare -----------------===//
-// A reader of its own, so that the tests and the runtime cannot be wrong in the same way. Every failure ends the
-// process.
+// A separate reader, so that the tests and the runtime cannot have the same error. Every failure ends the process.
 //===----------------------------------------------------------------------===//
 #ifndef PC_TEST_ENDTOEND_TENSORS_H
 #define PC_TEST_ENDTOEND_TENSORS_H

@@ -20,7 +20,7 @@ Answering::Answering(Engine &engine, const Tokenizer *tokenizer, const TextReque
 }
 
 Answering::~Answering() {
-  for (const Entry &entry : entries) // no callback may come any more
+  for (const Entry &entry : entries) // from now on, callbacks are not allowed
     engine.cancel(entry.id);
   close(wake);
 }
@@ -110,7 +110,7 @@ void Answering::answerLines(int file) {
 
 bool Answering::wait(int file) {
   pollfd polled[] = {{wake, POLLIN, 0}, {file, POLLIN, 0}};
-  constexpr int milliseconds = 100; // then the caller asks whether the engine is up
+  constexpr int milliseconds = 100; // after that time, the caller asks whether the engine still runs
   if (poll(polled, file < 0 ? 1 : 2, milliseconds) < 0 && errno != EINTR)
     fail(PCRT_INTERNAL, withErrno("cannot wait for tokens"));
   uint64_t ignored;

@@ -10,18 +10,18 @@
 #include <cstdio>
 #include <deque>
 
-/// How prompts are given, and how answers are written.
+/// The form of prompts and answers.
 enum class Form {
   Text,  ///< One prompt; the text of its answer is written while it is generated.
-  Ids,   ///< The same with token ids.
+  Ids,   ///< Like Text, with token ids.
   Lines, ///< Lines of JSON, whose answers are lines in the same order.
 };
 
 /// Sends requests to an engine and writes the answers. It borrows everything.
 class Answering {
 public:
-  /// `defaults` holds what requests do not say; maxTokens 0 stands for at most 128, as far as the context has room.
-  /// `tokenizer` may be null.
+  /// `defaults` has the values of absent fields; maxTokens 0 means at most 128 tokens, or fewer if the context has no
+  /// room for them. `tokenizer` may be null.
   Answering(pcrt::Engine &engine, const pcrt::Tokenizer *tokenizer, const pcrt::TextRequest &defaults, Form form,
             FILE *output);
   ~Answering();

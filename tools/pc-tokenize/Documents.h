@@ -12,8 +12,8 @@
 
 namespace pcrt {
 
-/// How a file holds documents: the whole file is one, each line is one, each line is a JSON object with a text, or a
-/// row of a column.
+/// The place of documents in a file: the whole file is one document; each line is one; each line is a JSON object with
+/// a text; or each row of a column is one.
 enum class Format { Text, Lines, JsonLines, Parquet };
 
 /// A part of a file: whole lines, one document, or some rows.

@@ -1,5 +1,5 @@
 //===- Tokenize.h - Files of text to files of tokens, and back -------------===//
-// Threads tokenize blocks of text; the order of the documents stays.
+// Threads tokenize blocks of text; the output keeps the order of the documents.
 //===----------------------------------------------------------------------===//
 #ifndef PC_TOOLS_TOKENIZE_TOKENIZE_H
 #define PC_TOOLS_TOKENIZE_TOKENIZE_H
@@ -13,7 +13,7 @@ namespace pcrt {
 struct TokenizeOptions {
   std::string tokenizer, output, field = "text", end;
   std::vector<std::string> inputs;
-  std::optional<Format> format; ///< Empty: by the name of the file.
+  std::optional<Format> format; ///< If empty, the name of the file decides.
   int threads = 0;              ///< 0: one per core.
   bool usesTemplate = false;    ///< Whether documents get the tokens of the tokenizer's template.
 };
@@ -24,7 +24,7 @@ void tokenize(const TokenizeOptions &options);
 /// Writes the text of files of tokens. Throws Failure.
 void decode(const TokenizeOptions &options);
 
-/// A handler of signals: the work ends with a Failure, and what was written is removed.
+/// A handler of signals, which ends the work with a Failure and removes what was written.
 void stopTokenizing(int signal);
 /// The signal that ended the work, or 0.
 int stopSignal();

@@ -49,7 +49,7 @@ static FlagKinds allFlags(const Commands &commands) {
   addFlags(kinds, Owner::Launch, commands.help("pc-run"));
   addFlags(kinds, Owner::Run, pcrt::helpText);
   addFlags(kinds, Owner::Own, usage);
-  // These flags are decided by pc-train itself, or print something instead of a run.
+  // These flags are refused: pc-train sets them itself, or they print something instead of starting a run.
   for (const char *name : {"-o", "--to", "-h", "--help", "--help-hidden", "--help-list", "--help-list-hidden", "--info",
                            "--version", "--print-options", "--print-all-options", "--check-kernels"})
     kinds.erase(name);
@@ -80,7 +80,7 @@ static std::vector<Part> partsOf(const Request &request, int64_t steps) {
     if (!request.has("--checkpoint"))
       wrong("needs --checkpoint DIR, from which each batch continues");
     if (const std::string *decay = request.valueOf("--lr-decay"); decay && !request.has("--lr-steps"))
-      rest.set("--lr-steps", std::to_string(steps)); // not where the first part ends
+      rest.set("--lr-steps", std::to_string(steps)); // and not at the end of the first part
     std::istringstream list(*ramp);
     for (std::string entry; std::getline(list, entry, ',');) {
       int64_t batch = 0, end = 0;
