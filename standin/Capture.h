@@ -1,7 +1,7 @@
 //===- Capture.h - Streams, events, captured graphs -----------------------===//
-// A stream is the set of items after which its next item comes; recording an event copies that set, and waiting for an
-// event adds to it. Under capture the same items become nodes of a graph, and only the order that the capture
-// establishes holds.
+// A stream is the set of items after which its next item comes. Recording an event copies that set, and waiting for an
+// event adds to it. During capture, the same items become nodes of a graph, and only the order that the capture
+// establishes applies.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_CAPTURE_H
 #define PC_STANDIN_CAPTURE_H
@@ -38,7 +38,7 @@ const std::string &currentSource();
 /// Every function calls it first: refuses calls from inside items, before cuInit, and after a report.
 CUresult enter(const char *function);
 
-/// Does the same for functions that must not be called while this thread captures; they invalidate the capture.
+/// Like enter, for functions that must not be called while this thread captures; they invalidate the capture.
 CUresult enterUncaptured(const char *function);
 
 /// The current device of this thread; -1: no context.
@@ -50,10 +50,10 @@ int deviceOf(CUstream stream);
 /// The hardware queue of the next stream of a device; queues take turns.
 uint64_t takeQueue(int device);
 
-/// Whether `queue` belongs to streams, and neither to the copies of all streams nor to nothing (0).
+/// Whether `queue` is a queue of streams, and not the queue of all copies or 0.
 bool isStreamQueue(uint64_t queue);
 
-/// A randomly drawn queue of the graphs of the device to which `queue` belongs.
+/// A random queue for graphs, on the device to which `queue` belongs.
 uint64_t takeGraphQueue(uint64_t queue);
 
 /// Whether cuInit has been called.

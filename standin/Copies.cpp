@@ -12,7 +12,7 @@
 using namespace pc::standin;
 
 /// The number of writes to host memory by work so far. If the bytes of a copy from pinned memory change between its
-/// submission and its run, although no work wrote there, the host has overtaken the copy.
+/// submission and its run, although no work wrote there, the host has changed them too early.
 static uint64_t workOnHost = 0;
 
 static uint64_t checksum(const void *from, size_t width, size_t height, size_t pitch) {

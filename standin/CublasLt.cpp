@@ -1,7 +1,7 @@
 //===- CublasLt.cpp - Matrix products as cuBLASLt offers them -------------===//
-// Column-major operands in f32 or bf16, f32 accumulation, the epilogues that the project uses. A product overwrites the
-// workspace of its algorithm with garbage, so that sharing it between streams shows in results as well as in the order
-// checker. Products that cuBLASLt is documented to refuse are refused.
+// Supports column-major operands in f32 or bf16, f32 accumulation, and the epilogues that the project uses. A product
+// overwrites the workspace of its algorithm with garbage, so that sharing it between streams shows in results as well
+// as in the order checker. Products that cuBLASLt is documented to refuse are refused.
 //===----------------------------------------------------------------------===//
 #include "standin/abi/CublasLt.h"
 #include "standin/Capture.h"
@@ -331,7 +331,7 @@ PC_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublas
   if (std::string why = check(p); !why.empty())
     return refuseProduct(CUBLAS_STATUS_NOT_SUPPORTED, why);
   uint64_t limit = reinterpret_cast<Preference *>(preference)->workspace;
-  const uint64_t workspaces[] = {uint64_t(1) << 20, 0, uint64_t(4) << 20}; // differ only in what they scribble on
+  const uint64_t workspaces[] = {uint64_t(1) << 20, 0, uint64_t(4) << 20}; // they differ only in their workspaces
   for (uint64_t index = 0; index < 3 && *count < wanted; ++index) {
     if (workspaces[index] > limit)
       continue;
@@ -389,7 +389,7 @@ PC_EXPORT const char *cublasLtGetStatusName(cublasStatus_t status) {
   }
 }
 
-/// Adds the reason if the last refusal on this thread was that of a product.
+/// Adds the reason if the last refusal on this thread was about a product.
 PC_EXPORT const char *cublasLtGetStatusString(cublasStatus_t status) {
   static thread_local std::string text;
   text = cublasLtGetStatusName(status);

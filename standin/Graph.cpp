@@ -1,6 +1,6 @@
 //===- Graph.cpp - Graphs made by capture ---------------------------------===//
 // An executable graph has copies of the captured nodes; each launch submits them as new items. PC_STANDIN_FAULT=edge
-// leaves out one edge, and says whether others imply it.
+// leaves out one edge, and prints whether other edges imply it.
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 

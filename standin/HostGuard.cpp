@@ -1,6 +1,6 @@
 //===- HostGuard.cpp - Host memory that work will write -------------------===//
-// mprotect closes whole pages; the handler of SIGSEGV decides by the exact address whether an access is a report, an
-// access to other bytes, or a fault of the program itself.
+// mprotect closes whole pages; the handler of SIGSEGV decides by the exact address whether an access is to be reported,
+// is an access to other bytes, or is a fault of the program itself.
 //===----------------------------------------------------------------------===//
 #include "standin/HostGuard.h"
 #include "standin/Memory.h"
@@ -81,7 +81,7 @@ static void onFault(int signal, siginfo_t *info, void *context) {
   if (hit && guardsOff == 0)
     report("order: the host uses " + describeMemory(reinterpret_cast<void *>(hit->begin), hit->end - hit->begin) +
            " without waiting for '" + hit->item->work->name + "', which writes there");
-  g.opened.push_back(hit && guardsOff > 0 ? hit->pages : one); // a caller that may read mostly reads all of it
+  g.opened.push_back(hit && guardsOff > 0 ? hit->pages : one); // a caller that may read usually reads all of it
   protect(g.opened.back(), true);
 }
 

@@ -13,7 +13,8 @@ namespace pc::standin {
 /// Guards memory that `item` will write. Call it when the item is submitted.
 void guardHostMemory(const ItemRef &item, const void *begin, int64_t bytes);
 
-/// While one lives, this thread may access guarded memory, because it runs an item or the stand-in itself reads.
+/// During its lifetime, this thread may access guarded memory, because it runs an item, or because the stand-in itself
+/// reads.
 class GuardsOff {
 public:
   GuardsOff();

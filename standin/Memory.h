@@ -24,8 +24,8 @@ int64_t bytesFrom(const void *begin);
 /// "bytes [0, 256) of the arena": for reports.
 std::string describeMemory(const void *begin, int64_t bytes);
 
-/// Poisons memory that was mapped since the last call. It is called when work runs, because a program most often begins
-/// by filling all of its memory.
+/// Poisons memory that was mapped since the last call. It is called when work runs, because programs usually begin by
+/// filling all of their memory.
 void poisonFresh();
 /// Call it before a fill of [begin, begin + bytes). Returns true if all of these bytes are fresh memory, which holds
 /// zeros; they will then not be poisoned. Otherwise poisons the memory and returns false.

@@ -94,13 +94,13 @@ struct Group {
     std::function<ncclResult_t()> start;
   };
   std::vector<Job> jobs;          ///< Joins and splits, which the end of the group begins (ncclAsyncLaunch).
-  std::vector<ncclComm_t> ending; ///< Those that its end frees.
+  std::vector<ncclComm_t> ending; ///< The communicators that the end of the group frees.
 };
 } // namespace
 
 static thread_local Group group;
 
-/// Notes the result of a call inside a group: if it is an error, the group's end returns it and does nothing
+/// Records the result of a call inside a group: if it is an error, the group's end returns it and does nothing else
 /// (ncclGroupErrCheck, ncclGroupEndInternal).
 static ncclResult_t noteInGroup(ncclResult_t result) {
   if (group.depth > 0 && result != ncclSuccess && result != ncclInProgress)
@@ -409,7 +409,7 @@ PC_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   Lock lock(driverMutex());
   FIND(comm, handle);
   if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess) {
-    ++group.depth; // NCCL, too, returns between ncclGroupStartInternal and ncclGroupEndInternal, and destroys nothing
+    ++group.depth; // NCCL also returns between ncclGroupStartInternal and ncclGroupEndInternal, and destroys nothing
     return noteInGroup(why);
   }
   return end(lock, handle);

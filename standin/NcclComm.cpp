@@ -73,7 +73,7 @@ static std::vector<std::weak_ptr<Comm>> &comms() {
 }
 
 static bool makeMailbox(Comm &comm, int size) {
-  for (int stream = 0; stream < 2; ++stream) // of its own: ncclStrongStreamConstruct of deviceStream and hostStream
+  for (int stream = 0; stream < 2; ++stream) // ncclStrongStreamConstruct of deviceStream and hostStream
     takeQueue(comm.device);
   comm.own = std::make_shared<MappedFile>();
   if (!comm.own->create(headBytes(size), Comm::sendOffset(size, 0)))
@@ -274,7 +274,7 @@ bool Comm::isAdvancing() const {
 //===----------------------------------------------------------------------===//
 
 /// This process is idle at a generation if it found nothing to do after it had read that generation. If all ranks are
-/// idle at the present one, no rank will ever continue.
+/// idle at the current generation, no rank will ever continue.
 std::string pc::standin::findDeadlock(int waitingThreads) {
   std::string text;
   std::erase_if(comms(), [](const std::weak_ptr<Comm> &weak) {

@@ -105,12 +105,12 @@ struct Comm {
   std::string errorText;
   std::shared_ptr<MappedFile> world;
   std::shared_ptr<MappedFile> own;
-  std::vector<std::shared_ptr<MappedFile>> peers; ///< By rank, including its own.
+  std::vector<std::shared_ptr<MappedFile>> peers; ///< The mailbox of each rank, including its own.
   std::vector<PendingSplit> splits;
   int splitsBegun = 0;
   bool inFlight = false; ///< A call has begun and not ended.
   int ctas = 0;          ///< The CTAs of its calls, if it is small.
-  bool isSmall = false;  ///< Its calls take so few of a device's multiprocessors (maxCTAs) that others can run.
+  bool isSmall = false;  ///< Its calls take so few of a device's multiprocessors (maxCTAs) that other calls can run.
   bool mustPoll = false; ///< ncclCommGetAsyncError has not returned success since the last call.
   std::string current;   ///< The call that is in flight.
   uint64_t collectives = 0, generationRead = 0;

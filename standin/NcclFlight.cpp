@@ -106,12 +106,12 @@ namespace {
 
 /// The order in which the addends of an element are added. Between hops a sum has the element's own type.
 enum class Sums {
-  Chain,  ///< A ring: one rank after the other, every block of the data from another one on.
+  Chain,  ///< A ring: one rank after the other; each block of the data begins at another rank.
   Tree,   ///< A rank adds the sums of its two children to its own addend.
   Switch, ///< NVLS: the switch adds all of them and rounds once (multimem.ld_reduce, .acc::f32).
 };
 
-/// The order for a call, which is the same on all ranks, and for every launch.
+/// The order for a call; it is the same on all ranks and in every launch.
 Sums waysOf(const Call &call, int size) {
   uint64_t seed = options().sumSeed;
   if (seed == 0 || size == 1)
@@ -228,7 +228,7 @@ namespace {
 
 /// The calls in flight on each device, and the tickets of those that have not begun.
 struct Devices {
-  std::map<int, int> flying, ctas; ///< By device; the CTAs are those of small communicators.
+  std::map<int, int> flying, ctas; ///< For each device; `ctas` counts those of small communicators.
   std::map<int, std::set<uint64_t>> waiting;
   uint64_t nextTicket = 1, resets = 0;
 };

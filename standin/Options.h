@@ -31,11 +31,11 @@ struct Options {
   bool trace = false;     ///< Print each item to stderr when it runs.
   int devices = 8;
   int64_t memoryBytes = int64_t(64) << 30;
-  int inFlight = 1;          ///< Collectives that a device runs at the same time, besides those of small communicators.
-  double timeoutSeconds = 0; ///< The longest wait without any progress; 0: no limit.
-  bool fewEpilogues = false; ///< cuBLASLt has no epilogue except the bias.
-  bool algorithmsDiffer = false; ///< cuBLASLt's algorithms differ in bits and times, in another way on each rank.
-  int cudnn = 91900;             ///< The version that cuDNN reports, whose faults it has.
+  int inFlight = 1;              ///< Collectives at a time on a device, not counting small communicators.
+  double timeoutSeconds = 0;     ///< The longest wait without any progress; 0: no limit.
+  bool fewEpilogues = false;     ///< cuBLASLt has no epilogue except the bias.
+  bool algorithmsDiffer = false; ///< cuBLASLt's algorithms differ in bits and times, differently on each rank.
+  int cudnn = 91900;             ///< The version that cuDNN reports; it also has the faults of that version.
   uint64_t sumSeed = 0;          ///< The order of NCCL's additions; 0: that of the ranks.
   int rank = 0;                  ///< The rank that a launcher gave this process.
   int queues = 8;                ///< Hardware queues of a device for the streams of a process.

@@ -1,7 +1,8 @@
 //===- Order.h - Happens-before between pieces of work --------------------===//
 // Vector clocks over chains (C. Fidge and F. Mattern, 1988): items form chains in which each happens before the next,
-// and an item's clock says how many items of every chain precede it. Memory remembers its last writer and the readers
-// since; an access that is not ordered after them is reported, whatever order the seed chose. Bytes are exact.
+// and an item's clock says how many items of every chain precede it. Each byte has a record of its last writer and the
+// readers since then. An access that is not ordered after them is reported, in any order that the seed chooses. Bytes
+// are exact.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ORDER_H
 #define PC_STANDIN_ORDER_H

@@ -32,8 +32,8 @@ struct Scheduler {
   uint64_t drawn = 0, steps = 0, submitted = 0;
   std::vector<ItemRef> ready;                    ///< All predecessors are done.
   std::vector<ItemRef> flying;                   ///< Started; others complete them.
-  std::vector<ItemRef> waiting;                  ///< For predecessors; only to be able to forget them.
-  std::map<uint64_t, std::deque<Item *>> queues; ///< What is not done, in the order of submission.
+  std::vector<ItemRef> waiting;                  ///< Items that wait for predecessors, so that a reset can drop them.
+  std::map<uint64_t, std::deque<Item *>> queues; ///< Items that are not done, in the order of submission.
   /// The work for which the host has waited; the items submitted since share it.
   std::shared_ptr<const OrderClock> host = std::make_shared<OrderClock>();
   /// For each waiting thread, the number of steps after which it last found that its wait is not over.

@@ -44,8 +44,8 @@ struct Work {
   std::function<bool(const Item &)> mayStart;
   /// Called when an item of this work is submitted; may set its `check` and `ticket`.
   std::function<void(Item &)> prepare;
-  bool fills = false;   ///< It handles fresh memory (Memory.h) by itself.
-  bool inOrder = false; ///< It begins after all earlier work of this kind on its device, also in a graph.
+  bool fills = false;   ///< Whether the work handles fresh memory (Memory.h) by itself.
+  bool inOrder = false; ///< Whether it begins after all earlier work of this kind on its device, also in a graph.
   Engine engine = Engine::Compute;
 
   /// Whether CUDA runs it as a kernel. Only kernels have a priority: copies, memsets and host functions have none.

@@ -177,7 +177,7 @@ PC_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
   ENTER(checkStream(stream, __func__));
   if (stream->capture)
     invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream that is being captured is destroyed");
-  state().streams.erase(stream); // its items run when a thread waits for a later item
+  state().streams.erase(stream); // its items still run when a thread waits for a later item
   delete stream;
   return CUDA_SUCCESS;
 }

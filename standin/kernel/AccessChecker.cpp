@@ -55,7 +55,7 @@ struct Region {
   const uint8_t *begin;
   size_t bytes;
   Cell *cells;
-  ByteState *states; ///< Where Unallocated, the state is `base`.
+  ByteState *states; ///< For bytes that are Unallocated here, the state is `base`.
   ByteState base = ByteState::Unallocated;
   uint8_t *touched; ///< a line: 1 if the last launch was there
 
@@ -353,7 +353,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
         return report("missing wait", p, ", while a matrix product may still read there");
   Access mine = Access::make(s.now, thread, atomic, site);
   size_t offset = size_t(p - region->begin), first = offset / 2, end = (offset + bytes + 1) / 2;
-  Cell before{}, after{}; // the cell before this one: most of an access have one past, and then one future
+  Cell before{}, after{}; // the cell before this one: most cells of an access have equal shadows, before and after it
   ByteState stateBefore = ByteState::Unallocated;
   for (size_t i = first; i < end; ++i) {
     Cell cell{region->cells[i].write, region->cells[i].read};
@@ -401,7 +401,7 @@ std::string AccessChecker::copyTarget(unsigned thread, const void *address, uint
   while (2u << log <= bytes)
     ++log;
   if (done)
-    setShared(ByteState::Written); // no longer pending; the write below is of now
+    setShared(ByteState::Written); // no longer pending; the write below happens now
   std::string fault = access(thread, address, bytes, PCRT_ACCESS_WRITE | log << 8, 0, site);
   if (fault.empty() && !done)
     setShared(ByteState::Pending);

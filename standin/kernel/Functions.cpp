@@ -1,7 +1,7 @@
 //===- Functions.cpp - NVPTX instructions that x86 lacks ------------------===//
 // Host images call these functions as pc_nvvm_<intrinsic> and pc_ptx_<instruction>, with underscores for dots. Exact
-// instructions are exact. The results of *.approx* are correctly rounded here, or off by at most one unit; on a device
-// they are within the documented error.
+// instructions are exact. The results of *.approx* are correctly rounded here, or differ by at most one unit in the
+// last place; on a device, they are within the documented error.
 //===----------------------------------------------------------------------===//
 #include "Worker.h"
 

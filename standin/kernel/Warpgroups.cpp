@@ -1,5 +1,5 @@
 //===- Warpgroups.cpp - Products of matrices by warpgroups of four warps --===//
-// Chunks of A and B are found by their matrix descriptors; a warp computes its 16 rows when a wait demands them. The
+// Chunks of A and B are found by their matrix descriptors; a warp computes its 16 rows when a wait needs them. The
 // access checker is told when a product may read shared memory.
 //===----------------------------------------------------------------------===//
 #include "Warpgroups.h"
@@ -30,11 +30,11 @@ Warpgroups::Part *Warpgroups::resultOf(WarpState &warp, uint32_t bits) {
 
 void Warpgroups::fence(Fiber *me) { ordered[worker.index(me)] = true; }
 
-/// The chunks of 16 bytes of 16 x `rows` elements, from row `from` on. There are two chunks per row for its 16 elements
-/// or, if transposed, those of all rows per element of the summed dim. The descriptor is that of the PTX ISA ("matrix
-/// descriptor"). Bits 0 to 13 are the address, 16 to 29 the leading offset, and 32 to 45 the stride offset, all in
-/// units of 16 bytes. Bits 62 and 63 are the swizzle, where 1 is that of 128 bytes: then bits 4 to 6 of an address are
-/// exclusive-ored with bits 7 to 9.
+/// The chunks of 16 bytes of 16 x `rows` elements, from row `from` on. Each row has two chunks for its 16 elements. If
+/// the operand is transposed, each element of the summed dim has the chunks of all rows. The descriptor is that of the
+/// PTX ISA ("matrix descriptor"). Bits 0 to 13 are the address, 16 to 29 the leading offset, and 32 to 45 the stride
+/// offset, all in units of 16 bytes. Bits 62 and 63 are the swizzle, where 1 is that of 128 bytes: then bits 4 to 6 of
+/// an address are exclusive-ored with bits 7 to 9.
 std::vector<const uint8_t *> Warpgroups::chunks(Fiber *me, const Part &part, uint64_t descriptor, bool transposed,
                                                 unsigned from, unsigned rows) const {
   uint64_t start = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4;

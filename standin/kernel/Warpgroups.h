@@ -38,11 +38,11 @@ private:
     uint32_t number, group;
     uint32_t a[warpSize][4];
     std::vector<const uint8_t *> rowsOfA, ofB; ///< chunks of 16 bytes in shared memory
-    std::vector<uint32_t> sums;                ///< lane by lane, n / 2 each: those to add to, then the results
+    std::vector<uint32_t> sums;                ///< n / 2 numbers per lane: sums before, results after
     bool done = false, claimed = false;
   };
   struct WarpState {
-    std::deque<Part> parts; ///< in order: the last ones that are done, and those in flight
+    std::deque<Part> parts; ///< in order: the last products that are done, then those in flight
     uint32_t group = 0, last = 0;
     uint32_t started = 0; ///< products, counted
   };

@@ -239,7 +239,7 @@ std::string Worker::run(const KernelLaunch &request) {
 
 std::string pc_run_kernel(const KernelLaunch &launch) {
   static thread_local std::unique_ptr<Worker>
-      worker; // on the heap: little fits into a library's static thread-local block
+      worker; // on the heap, because a library's static thread-local block is small
   if (!worker)
     worker = std::make_unique<Worker>();
   return worker->run(launch);
