@@ -86,18 +86,18 @@ FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
       return input.emitError() << "a second input has the name '" << *input.getName() << "'";
     if (type.getDimSize(0) != batch.value_or(type.getDimSize(0)))
       return input.emitError() << "'" << *input.getName() << "' has a batch of " << type.getDimSize(0)
-                               << ", the program one of " << *batch;
+                               << ", but the program has a batch of " << *batch;
     batch = type.getDimSize(0);
     if (failed(checkBounds(input)))
       return failure();
   }
   if (tokens && data)
-    return tokens.emitError() << "a program with an input by name ('" << *data.getName() << "') has no input of "
-                              << stringifyInputKind(tokens.getKind()) << "; give it a name as well: pc.input data";
+    return tokens.emitError() << "a program with a named input ('" << *data.getName() << "') has no input of "
+                              << stringifyInputKind(tokens.getKind()) << "; also give that input a name: pc.input data";
   if (data)
     return *batch;
   if (!tokens || tokens.getKind() != InputKind::Tokens)
-    return model.emitError() << "a model needs an input of tokens, or inputs by name";
+    return model.emitError() << "a model needs an input of tokens, or named inputs";
   return cast<RankedTensorType>(tokens.getValue().getType()).getDimSize(0);
 }
 

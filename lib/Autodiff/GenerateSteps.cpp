@@ -356,7 +356,7 @@ LogicalResult StepWriter::lookUpPositions() {
         continue;
       if (!isa<RopeOp, EinsumOp>(op))
         return op->emitError() << "a program that generates cannot have '" << op->getName()
-                               << "' of tokens and of rows for positions";
+                               << "' with an operand of tokens and one of rows for positions";
       uses.push_back({&use, isa<EinsumOp>(op)});
     }
     return WalkResult::advance();

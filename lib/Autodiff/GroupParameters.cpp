@@ -189,7 +189,7 @@ private:
                                      << own->globs.text() << "' and '" << group.globs.text() << "'";
       if (parameter.getFrozen())
         return parameter.emitError() << "--group=" << group.globs.text() << ": '" << parameter.getName()
-                                     << "' is frozen, so the optimizer does not treat it";
+                                     << "' is frozen, so the optimizer does not update it";
       own = &group;
     }
     NamedAttrList settings = own ? own->settings : NamedAttrList();

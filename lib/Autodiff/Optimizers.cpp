@@ -191,8 +191,8 @@ FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
       return definition.isOfMatrices() ? !matricesOf(parameter) && !isOfVectors() : definition.hasSums();
     };
     if (parameter.getParts() && isApart())
-      return parameter.emitError() << "optimizer '" << now << "' treats each "
-                                   << (definition.isOfMatrices() ? "matrix" : "tensor") << " by itself, but '"
+      return parameter.emitError() << "optimizer '" << now << "' works on each "
+                                   << (definition.isOfMatrices() ? "matrix" : "tensor") << " separately, but '"
                                    << parameter.getName() << "' packs several; compile with --pack-products=false";
     bool isFit = !definition.isOfMatrices() ||
                  (matricesOf(parameter) && !(definition.getHidden() && notHidden.contains(parameter.getName())));
@@ -203,7 +203,7 @@ FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
       return now;
     now = definition.getOthers().value_or("adamw").str();
   }
-  return parameter.emitError() << "optimizer '" << (own ? own.getValue() : name) << "': no definition treats '"
+  return parameter.emitError() << "optimizer '" << (own ? own.getValue() : name) << "': no definition updates '"
                                << parameter.getName() << "', because each leaves it to another one";
 }
 

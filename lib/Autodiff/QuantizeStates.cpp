@@ -56,8 +56,9 @@ struct QuantizeStates : pc::impl::QuantizeStatesBase<QuantizeStates> {
     if (step)
       all = llvm::to_vector(step.getOps<AdamWOp>());
     if (all.empty()) {
-      getOperation().emitError() << "pc-quantize-states: this module has no step with an update by AdamW, whose states "
-                                    "are what 8 bits can store; choose --optimizer=adamw, or leave out --states";
+      getOperation().emitError()
+          << "pc-quantize-states: this module has no step with an update by AdamW, and only "
+             "the states of AdamW can have 8 bits; choose --optimizer=adamw, or leave out --states";
       return signalPassFailure();
     }
     llvm::DenseMap<AdamWOp, SmallVector<int64_t>> blocks = choose(all);

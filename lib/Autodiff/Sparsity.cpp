@@ -77,7 +77,7 @@ private:
     if (sparsity.among && last % sparsity.among)
       return refuse() << "because " << sparsity.among << " does not divide its last dim of " << last;
     if (!sparsity.among && std::llround(static_cast<double>(row) * (1 - sparsity.share)) < 1)
-      return refuse() << "because nothing of its rows of " << row << " would remain";
+      return refuse() << "because no element of its rows of " << row << " would remain";
     return success();
   }
 

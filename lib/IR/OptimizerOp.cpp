@@ -160,7 +160,7 @@ LogicalResult OptimizerOp::verifyRegions() {
   llvm::StringSet<> taken{{PCRT_EMA}, {PCRT_EMA_BEGUN}, {maskState}, {maskAgeState}, {maskWaitState}};
   for (StringRef state : names(getStates()))
     if (!taken.insert(state).second)
-      return emitOpError() << "has a state '" << state << "', a name that another state or --ema has (C3)";
+      return emitOpError() << "has a state '" << state << "', but another state or --ema has the same name (C3)";
   for (Operation &op : getBlock().without_terminator())
     if (!isa<EinsumOp, ConstantOp>(op) && !op.hasTrait<Pointwise>())
       return op.emitOpError() << "is not allowed in a definition of an optimizer, which sees only its own parameter, "

@@ -222,7 +222,7 @@ public:
         wrong("state " + state.name + " of " + parameter.name + " has a different shape");
     }
     if (state.parts.size() != parameter.parts.size())
-      wrong("state " + state.name + " of " + parameter.name + " has other parts than its parameter");
+      wrong("state " + state.name + " of " + parameter.name + " has different parts than its parameter");
     checkTensor(state, true);
     program.states.push_back(std::move(state));
   }
@@ -382,7 +382,7 @@ void readAll(Program &program, const Json &json) {
       wrong("mesh axis " + program.mesh.names.back() + " has size " + std::to_string(abi.mesh_sizes[axis]));
   }
   if (int64_t version = json.value("abi", int64_t(0)); version != PCRT_DESCRIPTION_VERSION)
-    wrong("it is of version " + std::to_string(version) + ", not " + std::to_string(PCRT_DESCRIPTION_VERSION));
+    wrong("it has version " + std::to_string(version) + ", not " + std::to_string(PCRT_DESCRIPTION_VERSION));
   Reader reader(program);
   if (json.contains("rounds")) {
     const Json &rounds = json["rounds"];

@@ -79,7 +79,7 @@ void StoredState::encode(const State &scales, std::vector<TensorSum> &sums) cons
     if (own.size[dim] * scales.shape[dim] != ofScales.size[dim] * saved.tensor->shape[dim] ||
         own.start[dim] * scales.shape[dim] != ofScales.start[dim] * saved.tensor->shape[dim])
       fail(PCRT_INFEASIBLE, "the checkpoint has '" + saved.tensor->name + "' of " + saved.parameter->name +
-                                " in f32, and this plan splits its scales in another way than its codes; compile with "
+                                " in f32, and this plan splits its scales and its codes differently; compile with "
                                 "--states=f32, or use another plan for the first steps");
   std::vector<float> values = read(sums), largest(size_t(ofScales.elements()), -INFINITY),
                      smallest(largest.size(), INFINITY);

@@ -19,7 +19,7 @@ static bool isByColumns(const pcrt_gemm_desc &d) { return d.b_k_stride == 1; }
 
 const char *pcrt::checkCodes(const pcrt_gemm_desc &d) {
   if (!isCode(d.b_dtype))
-    return d.group ? "scales of numbers that are no codes" : nullptr;
+    return d.group ? "scales of numbers that are not codes" : nullptr;
   if (isCode(d.a_dtype) || isCode(d.c_dtype))
     return "codes that are not in b";
   if ((d.batch != 1 && d.grouped != PCRT_GROUPED_PRODUCT) || d.group < 1 || d.k % d.group ||

@@ -159,7 +159,7 @@ void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *o
   if (areTargets && format.bytes == 2 && !format.isSigned && vocabulary > noneIn16)
     fail(PCRT_BAD_DATA, path() + ": in 16-bit targets, " + std::to_string(noneIn16) + " stands for " +
                             std::to_string(noTarget) + ", but targets below " + std::to_string(vocabulary) +
-                            " contain it as well; use u32:FILE, or .npy with wider numbers");
+                            " also contain it; use u32:FILE, or .npy with wider numbers");
   char raw[1 << 15];
   for (int64_t done = 0; done < n;) {
     int64_t at = (position + done) % tokens;

@@ -28,7 +28,7 @@ struct Field {
     std::string text = value.is_structured() ? value.is_array() ? "a list" : "an object"
                                              : value.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (text.size() > 60)
-      text = "a long text";
+      text = "a long string";
     throw RequestError{name, "it takes " + takes + ", not " + text};
   }
   bool flag() const {
@@ -38,7 +38,7 @@ struct Field {
   }
   std::string text() const {
     if (!value.is_string())
-      refuse("a text");
+      refuse("a string");
     return value.get<std::string>();
   }
   int32_t integer(int32_t least, const std::string &takes) const {
@@ -64,10 +64,10 @@ void readPrompt(TextRequest &to, const Field &field) {
     return;
   }
   if (!prompt.is_array())
-    field.refuse("a text or a list of token ids");
+    field.refuse("a string or a list of token ids");
   for (const Json &token : prompt)
     if (token.is_string() || token.is_array())
-      throw RequestError{field.name, "a request has one prompt; send a request for each of them"};
+      throw RequestError{field.name, "a request can have only one prompt; send a request for each prompt"};
     else
       to.generation.prompt.push_back(Field{field.name, token}.integer(0, "token ids that are integers from 0"));
 }
@@ -109,7 +109,7 @@ void readStop(TextRequest &to, const Field &field) {
     if (to.stops.back().empty())
       throw RequestError{field.name, "a stop string must not be empty"};
     if (to.stops.back().size() > mostBytes || to.stops.size() > mostStrings)
-      throw RequestError{field.name, "it takes up to " + std::to_string(mostStrings) + " texts of up to " +
+      throw RequestError{field.name, "it takes up to " + std::to_string(mostStrings) + " strings of up to " +
                                          std::to_string(mostBytes) + " bytes"};
   }
 }
@@ -138,7 +138,7 @@ void readStreamOptions(TextRequest &to, const Field &field) {
 
 void readId(TextRequest &to, const Field &field) {
   if (!field.value.is_string() && !field.value.is_number_integer())
-    field.refuse("a text or an integer");
+    field.refuse("a string or an integer");
   to.id = field.value;
 }
 
@@ -180,7 +180,8 @@ Json pcrt::parseRequest(std::string_view text) {
   try {
     return Json::parse(text, [](int depth, Json::parse_event_t, const Json &) {
       if (depth > deepest)
-        throw RequestError{"", "the request has lists or objects in more than " + std::to_string(deepest) + " others"};
+        throw RequestError{"", "lists and objects of the request are nested more than " + std::to_string(deepest) +
+                                   " deep"};
       return true;
     });
   } catch (const Json::parse_error &error) {
@@ -192,7 +193,7 @@ Json pcrt::parseRequest(std::string_view text) {
 
 TextRequest pcrt::readRequest(const Json &json, const TextRequest &defaults) {
   if (!json.is_object())
-    throw RequestError{"", "a request is a JSON object"};
+    throw RequestError{"", "a request must be a JSON object"};
   TextRequest request = defaults;
   for (const auto &[name, value] : json.items()) {
     auto reader = readers.find(name);
@@ -209,7 +210,7 @@ TextRequest pcrt::readRequest(const Json &json, const TextRequest &defaults) {
   if (!request.text && request.generation.prompt.empty())
     throw RequestError{"prompt", "the request has no prompt"};
   if (request.hasTop && request.generation.sampling.temperature != 0)
-    throw RequestError{"logprobs", "it takes 1 only with temperature 0; take 0 for the tokens of the answer"};
+    throw RequestError{"logprobs", "it takes 1 only with temperature 0; use 0 for the tokens of the answer"};
   return request;
 }
 

@@ -35,18 +35,18 @@ struct TextRequest {
 /// Reads JSON that is not trusted. Throws RequestError.
 nlohmann::json parseRequest(std::string_view text);
 
-/// Reads a request; absent fields are those of `defaults`. Throws RequestError.
-///   prompt        a text, or a list of token ids
+/// Reads a request; absent fields have the values of `defaults`. Throws RequestError.
+///   prompt        a string, or a list of token ids
 ///   max_tokens    from 1
 ///   temperature   0 (the most probable token), or from 0.001 to 100
 ///   top_p         above 0, up to 1         top_k   from 0; 0 and -1: off         min_p   from 0 to 1
 ///   seed          an integer
-///   stop          a text, or a list of up to 16 texts, of up to 1000 bytes each
+///   stop          a string, or a list of up to 16 strings, of up to 1000 bytes each
 ///   logprobs      false, true, 0 (as true), or 1 if temperature is 0
 ///   stream, stream_options.include_usage    true or false
-///   id            a text or an integer
-/// `model` and `user` are texts without effect; n, best_of, echo, suffix, logit_bias and penalties must have the values
-/// that change nothing.
+///   id            a string or an integer
+/// `model` and `user` are strings without effect; n, best_of, echo, suffix, logit_bias and penalties must have the
+/// values that change nothing.
 TextRequest readRequest(const nlohmann::json &json, const TextRequest &defaults);
 
 /// Turns the text of a request into the tokens of its prompt. The tokens that the tokenizer's template puts before a

@@ -353,7 +353,7 @@ private:
       nameOf[number] = id;
       byName[id.dump()] = number;
     } catch (const Json::exception &error) {
-      refuse(std::string("the request is not understood: ") + error.what(), "");
+      refuse(std::string("the request is invalid: ") + error.what(), "");
     }
   }
 

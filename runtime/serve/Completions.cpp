@@ -83,7 +83,7 @@ Json chatChoice(const Json &choice, const char *key) {
 Json completionOf(Json chat, const std::string &prompt) {
   chat.erase("messages");
   if (chat.contains("prompt"))
-    throw RequestError{"prompt", "a chat has messages instead"};
+    throw RequestError{"prompt", "a chat takes messages instead of a prompt"};
   chat["prompt"] = prompt;
   if (chat.contains("max_completion_tokens")) {
     chat["max_tokens"] = chat["max_completion_tokens"];
@@ -218,10 +218,10 @@ private:
 TextRequest Completions::read(const std::string &body, bool isChat) {
   Json json = parseRequest(body);
   if (!json.is_object())
-    throw RequestError{"", "a request is a JSON object"};
+    throw RequestError{"", "a request must be a JSON object"};
   if (Json model = json.value("model", Json()); model.is_string() && model != options.model)
     throw ServeError{404, "",
-                     "the model '" + printable(model.get<std::string>()) + "' does not exist; there is '" +
+                     "the model '" + printable(model.get<std::string>()) + "' does not exist; this server has '" +
                          options.model + "'"};
   TextRequest defaults = options.defaults;
   std::random_device random;

@@ -138,7 +138,7 @@ private:
     type =
         type.substr(0, type.find_last_not_of(" \t", type.find(';') == type.npos ? type.npos : type.find(';') - 1) + 1);
     if (request.method != "POST")
-      respondWithError(response, 405, "only POST takes a body");
+      respondWithError(response, 405, "only POST requests can have a body");
     else if (strcasecmp(type.c_str(), "application/json") != 0) // which no web page can send unasked
       respondWithError(response, 415, "the Content-Type must be application/json");
     else if (request.has_header("Content-Encoding"))
@@ -146,7 +146,7 @@ private:
     else if (length.size() > 18 || length.find_first_not_of("0123456789") != length.npos ||
              request.get_header_value_count("Content-Length") > 1 ||
              (!length.empty() && request.has_header("Transfer-Encoding")))
-      respondWithError(response, 400, "the Content-Length is not a number, or is not the only length");
+      respondWithError(response, 400, "the Content-Length is not a number, or the length is given twice");
     else if (!length.empty() && std::stoull(length) > options.bytes)
       respondWithError(response, 413, tooLong());
     else
@@ -154,7 +154,7 @@ private:
     return true;
   }
 
-  std::string tooLong() const { return "a request has at most " + std::to_string(options.bytes) + " bytes"; }
+  std::string tooLong() const { return "a request can have at most " + std::to_string(options.bytes) + " bytes"; }
 
   static void close(httplib::Response &response) {
     current->mustClose = true;
@@ -177,7 +177,7 @@ private:
     if (isTooLong || response.status == 413)
       respondWithError(response, 413, tooLong());
     else
-      respondWithError(response, 400, "the body of the request did not come as a whole");
+      respondWithError(response, 400, "the body of the request is incomplete");
   }
 
   void setHandlers() {
@@ -200,7 +200,7 @@ private:
       if (request.matches[1] == options.model)
         response.set_content(one, "application/json");
       else
-        respondWithError(response, 404, "the model does not exist; there is '" + options.model + "'",
+        respondWithError(response, 404, "the model does not exist; this server has '" + options.model + "'",
                          "model_not_found");
     });
     Get("/health", [this](const httplib::Request &, httplib::Response &response) {

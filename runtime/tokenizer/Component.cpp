@@ -71,7 +71,7 @@ Component::Component(const Json &json, std::string place) : object(json), where(
     malformed("expected an object, not " + std::string(json.type_name()));
   auto found = json.find("type");
   if (found != json.end() && !found->is_string())
-    malformed("\"type\" is not a text");
+    malformed("\"type\" is not a string");
   if (found != json.end()) {
     kind = found->get<std::string>();
     where += " " + printable(kind);
@@ -90,7 +90,7 @@ std::string Component::text(const char *key, std::optional<std::string> otherwis
   if (!value && otherwise)
     return *otherwise;
   if (!value || !value->is_string())
-    malformed(std::string("\"") + key + "\" is not a text");
+    malformed(std::string("\"") + key + "\" is not a string");
   return value->get<std::string>();
 }
 

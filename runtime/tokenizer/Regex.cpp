@@ -105,7 +105,7 @@ private:
         if (!depth++)
           out += has("[^") ? (++at, "[^") : "[";
         if (at + 1 < in.size() && in[at + 1] == ']')
-          refuse("']' at the begin of a class");
+          refuse("']' at the beginning of a class");
       } else if (in[at] == ']') {
         if (!--depth) {
           out += ']';

@@ -32,7 +32,7 @@ public:
     for (const Component::Json &entry : *list) {
       if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number() ||
           !std::isfinite(entry[1].get<double>()))
-        component.malformed("token " + std::to_string(scores.size()) + " is not a text with a number");
+        component.malformed("token " + std::to_string(scores.size()) + " is not a string with a number");
       tokens.add(component, entry[0], uint32_t(scores.size()));
       scores.push_back(entry[1]);
       bytes += entry[0].get_ref<const std::string &>().size();

@@ -21,7 +21,7 @@
 
 // NOTHING: error: --group: '*.bia' fits no parameter, whose names are such as 'fc.bias' and 'head'
 // TWO: error: --group: 'fc.bias' belongs to two groups, 'fc.*|x' and '*.bias'
-// FROZEN: error: --group=*.bias: 'fc.bias' is frozen, so the optimizer does not treat it
+// FROZEN: error: --group=*.bias: 'fc.bias' is frozen, so the optimizer does not update it
 // EVERYTHING: error: --freeze: every parameter is frozen, so there is nothing to train
 // DIMS: error: --group: 'dim=3' fits no parameter, whose names are such as 'fc.bias' and 'head'
 // BOTH: error: --group: 'head' belongs to two groups, 'dim>=2' and 'head'

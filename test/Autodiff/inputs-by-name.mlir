@@ -27,7 +27,7 @@ func.func @model() {
 
 pc.program "toy" batch 4 sequence 1 vocabulary 10 config "{}"
 func.func @model() {
-  // expected-error @below {{a program with an input by name ('x') has no input of tokens; give it a name as well: pc.input data}}
+  // expected-error @below {{a program with a named input ('x') has no input of tokens; also give that input a name: pc.input data}}
   %t = pc.input tokens dims ["batch", "sequence"] : tensor<4x1xi32>
   %x = pc.input data "x" dims ["batch"] : tensor<4xf32>
   return
@@ -37,7 +37,7 @@ func.func @model() {
 
 pc.program "toy" batch 4 sequence 1 vocabulary 10 config "{}"
 func.func @model() {
-  // expected-error @below {{'x' has a batch of 3, the program one of 4}}
+  // expected-error @below {{'x' has a batch of 3, but the program has a batch of 4}}
   %x = pc.input data "x" dims ["batch"] : tensor<3xf32>
   return
 }
@@ -63,7 +63,7 @@ func.func @model() {
 
 // -----
 
-// expected-error @below {{a model needs an input of tokens, or inputs by name}}
+// expected-error @below {{a model needs an input of tokens, or named inputs}}
 func.func @model() {
   return
 }

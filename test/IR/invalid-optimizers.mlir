@@ -121,7 +121,7 @@ pc.optimizer "a" dims ["stack", "rows", "columns"] states ["m"] over [["stack", 
 
 // -----
 
-// expected-error@+1 {{has a state 'm', a name that another state or --ema has (C3)}}
+// expected-error@+1 {{has a state 'm', but another state or --ema has the same name (C3)}}
 pc.optimizer "mine" dims ["all"] states ["m", "m"] {
 ^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %m: tensor<?xf32>, %n: tensor<?xf32>):
   pc.yield %w, %m, %n : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
@@ -129,7 +129,7 @@ pc.optimizer "mine" dims ["all"] states ["m", "m"] {
 
 // -----
 
-// expected-error@+1 {{has a state 'ema', a name that another state or --ema has (C3)}}
+// expected-error@+1 {{has a state 'ema', but another state or --ema has the same name (C3)}}
 pc.optimizer "mine" dims ["all"] states ["ema"] {
 ^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %m: tensor<?xf32>):
   pc.yield %w, %m : tensor<?xf32>, tensor<?xf32>

@@ -102,7 +102,7 @@ std::string textOf(std::string_view line, const std::string &field, const std::s
   if (!json.is_object() || found == json.end())
     fail(PCRT_BAD_DATA, place + " has no field '" + printable(field) + "'; --field names the field of the text");
   if (!found->is_string())
-    fail(PCRT_BAD_DATA, place + ": field '" + printable(field) + "' is not a text, but " + found->type_name());
+    fail(PCRT_BAD_DATA, place + ": field '" + printable(field) + "' is not a string, but " + found->type_name());
   return std::move(found->get_ref<std::string &>());
 }
 

@@ -244,7 +244,7 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
   const bool sumsColumns = !columnSumsOf(op).empty();
   for (Type type : op->getOperandTypes())
     if (getElementTypeOrSelf(type).isInteger(4))
-      return op->emitOpError() << "reads codes of 4 bits apart from a matrix product; use --weights=int8";
+      return op->emitOpError() << "reads codes of 4 bits, but is not a matrix product; use --weights=int8";
   if (rowSpace(op) && (kernel.simt || !sumsColumns))
     return emitRowKernel(op, kernel);
   if (auto einsum = dyn_cast<EinsumOp>(op)) {

@@ -227,7 +227,7 @@ bool TableCheck::runOp(Operation *op) {
         const Call *call = expect(op, "pcrt_block_offset");
         return call &&
                (isGroup(call->number(1), axisList(offset.getAxes())) ||
-                refuse(op, "is of a different group in the step's calls")) &&
+                refuse(op, "has a different group in the step's calls")) &&
                same(op, "block", call->number(2), static_cast<int64_t>(offset.getBlock())) &&
                same(op, "its result", call->address(3), homeOf(offset.getValue()));
       })

@@ -204,7 +204,7 @@ void testRefused() {
   refused([](pcrt_gemm_desc &d) { d.batch = 2; }, "groups");
   refused([](pcrt_gemm_desc &d) { d.a_dtype = PCRT_I8; }, "not in b");
   refused([](pcrt_gemm_desc &d) { d.a_k_stride = 2; }, "not contiguous");
-  refused([](pcrt_gemm_desc &d) { d.b_dtype = PCRT_F32; }, "no codes");
+  refused([](pcrt_gemm_desc &d) { d.b_dtype = PCRT_F32; }, "not codes");
 }
 
 } // namespace

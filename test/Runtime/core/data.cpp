@@ -71,7 +71,7 @@ static void testTargets(const std::string &folder) {
   refused(numbers<uint16_t>({5, 65435, 7}), 1000, "target 65435 at position 1 is not below 1000 and is not -100");
   refused(numbers<int32_t>({5, -1, 7}), 1000, "target 4294967295 (-1 if signed) at position 1", "u32:");
   refused(numbers<uint16_t>({5, 65436, 7}), 65437,
-          "in 16-bit targets, 65436 stands for -100, but targets below 65437 contain it as well");
+          "in 16-bit targets, 65436 stands for -100, but targets below 65437 also contain it");
   expect(read(numbers<uint16_t>({5, 65436, 7}), 65436) == wanted, "the largest vocabulary of 16-bit targets");
 }
 

@@ -63,7 +63,7 @@ static void testFields() {
 static void testRefusals() {
   CHECK(refusal("{}") == "prompt: the request has no prompt");
   CHECK(refusal(R"({"prompt": []})") == "prompt: the request has no prompt");
-  CHECK(refusal("7") == "a request is a JSON object" && refusal("[1]") == "a request is a JSON object");
+  CHECK(refusal("7") == "a request must be a JSON object" && refusal("[1]") == "a request must be a JSON object");
   CHECK(refusal(R"({"prompt": "x")") == "the request is not JSON: byte 15 is unexpected");
   CHECK(refusal(R"({"prompt": "x", "seed": 1e999})") == "the request has a number that is too large");
   CHECK(refusal("{\"prompt\": \"\xff\"}").starts_with("the request is not JSON"));
@@ -71,7 +71,8 @@ static void testRefusals() {
   CHECK(refusal(R"({"prompt": "x", "best_off": 1})") == "best_off: this field is not supported");
   CHECK(refusal(R"({"prompt": "x", "stream_options": {"more": 1}})") ==
         "stream_options.more: this field is not supported");
-  CHECK(refusal(R"({"prompt": ["x", "y"]})") == "prompt: a request has one prompt; send a request for each of them");
+  CHECK(refusal(R"({"prompt": ["x", "y"]})") ==
+        "prompt: a request can have only one prompt; send a request for each prompt");
   CHECK(refusal(R"({"prompt": "x", "temperature": 1, "logprobs": 1})").starts_with("logprobs: it takes 1 only"));
   CHECK(refusal(R"({"prompt": "x", "max_tokens": 2.5})") == "max_tokens: it takes an integer from 1, not 2.5");
   CHECK(refusal(R"({"prompt": "x", "n": 2})") == "n: it takes only 1 (anything else is not supported), not 2");

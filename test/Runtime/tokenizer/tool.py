@@ -120,7 +120,7 @@ def check_failures():
     for content, says in (
         (good * 3 + "{\n" + good, "bad.jsonl: line 4 is not JSON"),
         (good + "[1]\n", "line 2 has no field 'text'"),
-        (good + '{"text": null}\n', "line 2: field 'text' is not a text, but null"),
+        (good + '{"text": null}\n', "line 2: field 'text' is not a string, but null"),
         (good.encode() + b'{"text": "\xff"}\n', "line 2 is not JSON"),
         (good + '{"text": "\\ud800"}\n', "line 2 is not JSON"),
         ("\n", "the input has no text"),
