@@ -432,7 +432,7 @@ static std::deque<TacticInfo> &table() {
        .phase = Phase::Placed,
        .flags =
            {{"offload",
-             "Keep values elsewhere and carry them in for their readers: states, masters, parameters, activations, "
+             "Keep values elsewhere and copy them in before they are read: states, masters, parameters, activations, "
              "or several with commas, each followed by :disk (CPU ranks, default) or :host (CUDA); or auto, the "
              "cheapest of these that fit --memory-limit"}},
        .fromFlags = offload},

@@ -39,9 +39,10 @@ def AddAdapters : Pass<"pc-add-adapters", "mlir::ModuleOp"> {
     target or ends with a dot and a target (`NameGlobs`). With dropout, elements of x are dropped before the product with A.
     All other parameters become frozen. PEFT's adapter_config.json is added to the `means` of `pc.program`.
 
-    A and B are stored as in PEFT, [rank, inputs] and [outputs, rank], also if W is stored transposed. A is initialized with
-    normal values of standard deviation 1 / sqrt(3 inputs), which is that of PEFT's uniform values, and B with zeros. If
-    several weights are parts of one tensor, such as q, k and v of GPT-2, they share A, and each has its own rows of B.
+    A and B are stored as in PEFT, [rank, inputs] and [outputs, rank], also if W is stored transposed. A is initialized
+    with normal values of standard deviation 1 / sqrt(3 inputs), the same as that of PEFT's uniform values, and B with
+    zeros. If several weights are parts of one tensor, such as q, k and v of GPT-2, they share A, and each has its own
+    rows of B.
 
     A target that matches no weight is an error. So is a target that matches a tensor that no product uses as a matrix, a
     table that an embedding reads, experts, or their router.
@@ -70,7 +71,7 @@ def AddAdapters : Pass<"pc-add-adapters", "mlir::ModuleOp"> {
 }
 
 def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
-  let summary = "Freeze parameters, and say how the optimizer treats groups of them";
+  let summary = "Freeze parameters, and give groups of parameters settings of the optimizer";
   let description = [{
     Model program -> model program. `groups` has entries `GLOB:SETTING,...`, separated by spaces. A glob matches a parameter
     if it matches its name, or a part of the name after a dot. The parameter then gets the settings of the group (`group` of
@@ -106,7 +107,7 @@ def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
 }
 
 def TileParameters : Pass<"pc-tile-parameters", "mlir::ModuleOp"> {
-  let summary = "Split large parameters, and what is computed with them, into tiles";
+  let summary = "Split large parameters, and the ops that use them, into tiles";
   let description = [{
     Model program -> model program. `tiles` has entries `GLOB:N`, separated by spaces. A parameter that the glob fits becomes N
     parameters of equal size, along its first dim for which this is possible: all ops that have the dim work on each index of it
@@ -141,11 +142,11 @@ def TileParameters : Pass<"pc-tile-parameters", "mlir::ModuleOp"> {
 def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
   let summary = "Compute q, k and v of attention by one product with one parameter";
   let description = [{
-    Model program -> model program. If the products for q, k and v read the same value, their weights become one parameter, and so do their
-    biases. The parameter has a dim named "qkv". For each key/value head this dim holds the query heads of its group, its key and its value
-    (`parts` of `pc.parameter`). If nothing is between the product and attention, attention becomes `pc.packed_attention`. Otherwise
-    `pc.split_qkv` takes the parts; it also rotates q and k if only rotary embeddings are between. Files, initial values and the meaning of the
-    program do not change.
+    Model program -> model program. If the products for q, k and v read the same value, their weights become one
+    parameter, and so do their biases. The parameter has a dim named "qkv". For each key/value head this dim holds the
+    query heads of its group, its key and its value (`parts` of `pc.parameter`). If attention reads the product
+    directly, it becomes `pc.packed_attention`. Otherwise `pc.split_qkv` extracts q, k and v; it also rotates q and k if
+    there are only rotary embeddings between the product and attention. Files, initial values and results do not change.
 
     ```mlir
     // pc-opt --pc-pack-products
@@ -252,16 +253,18 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
     A `frozen` parameter has no gradient, state or update. Values that depend only on frozen parameters have no
     gradient.
 
-    `optimizer` is `adamw` or `sgd`, which are ops, or the name of a `pc.optimizer` in the module or in the compiler (`lion`, `muon`, `amsgrad`).
-    Its region is copied for each parameter that it treats, with the parameter's shape. In a step that is skipped, because the clip coefficient is
-    NaN, `pc.select` keeps the old values. The group of each such parameter gets the setting `optimizer`.
+    `optimizer` is `adamw` or `sgd`, which are ops, or the name of a `pc.optimizer` in the module or in the compiler
+    (`lion`, `muon`, `amsgrad`). Its region is copied for each parameter that it updates, with the parameter's shape. In
+    a step that is skipped, because the clip coefficient is NaN, `pc.select` keeps the old values. The group of each
+    such parameter gets the setting `optimizer`.
 
     With `ema=D`, the average of each trained parameter is a state `ema`: the parameter after the first step, and then
     D times the average plus 1 - D times the new parameter. `ema_begun` is 1 after the first step.
 
-    A parameter whose group has `sparsity`, or `kept` and `among`, has states `mask`, `mask_age` and `mask_wait`. Every `every`
-    steps, up to step `until`, the mask becomes 1 for the largest magnitudes of each row, or of each `among` adjacent elements,
-    and 0 for the others (`pc.sampling_threshold`, `pc.top_k`). The new value of the parameter is 0 if the mask is.
+    A parameter whose group has `sparsity`, or `kept` and `among`, has states `mask`, `mask_age` and `mask_wait`. Every
+    `every` steps, up to step `until`, the mask becomes 1 for the largest magnitudes of each row, or of each `among`
+    adjacent elements, and 0 for the others (`pc.sampling_threshold`, `pc.top_k`). Where the mask is 0, the new value of
+    the parameter is 0.
 
     `optimizer=none` makes the evaluation step, which has only the forward pass and the loss.
   }];
@@ -276,11 +279,12 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
 def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
   let summary = "Forward pass of a decoder -> one step that generates text";
   let description = [{
-    Model program (`func @model`) -> step program (`func @step`) that takes tokens of several sequences at different positions. Its inputs
-    are arrays that a scheduler fills. `tokens`, `slots` and `positions` [groups, size] say which token comes next in which sequence; a slot
-    outside of the cache means that there is no token. `chosen` [groups, slots / microbatches] says which of the rows choose a token: row m is that
-    of slot m of the microbatch. With `sampling`, `sampling` [groups, slots / microbatches, 4] has the temperature, k, p and least share of each
-    row, and `seeds` [groups, slots / microbatches, 3] the words of the request's seed and the position.
+    Model program (`func @model`) -> step program (`func @step`) that takes tokens of several sequences at different
+    positions. Its inputs are arrays that a scheduler fills. `tokens`, `slots` and `positions` [groups, size] state
+    which token comes next in which sequence; a slot outside of the cache means that there is no token. `chosen`
+    [groups, slots / microbatches] has for each slot of the microbatch the row that chooses its token. With `sampling`,
+    `sampling` [groups, slots / microbatches, 4] has the temperature, k, p and minimum share of each row, and `seeds`
+    [groups, slots / microbatches, 3] the words of the request's seed and the position.
 
     Keys and values go into caches, which are states. Each token attends to the cache of its slot up to its own position, so prompts and
     answers of any length share a step. Rotary tables and learned positions are looked up by the tokens' positions. The outputs are
@@ -340,8 +344,8 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
     * A sum has the widest type of its addends (a broadcast bias does not count). The residual stream begins at an embedding, so it is bf16, or
       f32 with `residual=f32`, and so is its gradient.
 
-    In a step that generates text, caches are bf16 and logits stay f32. Parameters that are only read in bf16 are stored so, because no step
-    changes them.
+    In a step that generates text, caches are bf16 and logits stay f32. Parameters that are only read in bf16 are also
+    stored in bf16, because no step changes them.
 
     ```mlir
     // pc-opt --pc-mixed-precision
@@ -382,10 +386,11 @@ def StoreCodes : Pass<"pc-store-codes", "mlir::ModuleOp"> {
   let description = [{
     Step program -> step program. The pass comes before placement, so every plan has the same codes and scales.
 
-    A parameter that only products with activations read becomes codes and f32 scales. A code c is an integer from -127 to 127, or from -7
-    to 7. The element is c times its scale, as f32. With `int8`, the elements that a product sums for one element of its result have one
-    scale. With `int4`, each group of 32 of them has one (`int4:64`: of 64), along the innermost dim that products contract, whose size
-    must be a multiple of that. Plans split whole groups.
+    A parameter that only products with activations read becomes codes and f32 scales. A code c is an integer from -127
+    to 127, or from -7 to 7. The element is c times its scale, as f32. With `int8`, the elements that a product sums for
+    one element of its result have one scale. With `int4`, each group of 32 of these elements (`int4:64`: of 64) has one
+    scale. Groups are along the innermost dim that products contract, whose size must be a multiple of the size of a
+    group. Plans split between groups, never within them.
 
     An einsum before each product multiplies codes and scales. It becomes a part of the product's call, so the matrix is never stored as f32.
     A run computes codes and scales when it reads the parameter (runtime/README.md).
@@ -546,14 +551,14 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     * (T2) the program is for one device: it has no mesh, no type has a placement or a home, and nothing is sent;
     * (T3) there is one `pc.accumulate`; in a step that trains it holds the only `pc.seed`;
     * (T4) one output is the loss, and `pc.cross_entropy` is expanded;
-    * (T5) an update has a leaf of its type; in a step that trains, every parameter and state has one update, unless the parameter
-      is frozen or only choices depend on it (such as those of a router); a state has the shape of its parameter, or some of its
-      dims;
+    * (T5) an update has a leaf of its type; in a step that trains, every parameter and state has one update, unless the
+      parameter is frozen or only choices depend on it (such as the choices of a router); a state has the shape of its
+      parameter, or some of its dims;
     * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because
       checkpoints are written from the parameters;
     * (T7) a program with caches does not train, and updates each cache with the result of `pc.cache_write` to it. (T3) and (T4) are for
       other programs;
-    * (T8) a parameter of codes has a state "scale" with some of its dims, and no other step than one that generates has codes.
+    * (T8) a parameter of codes has a state "scale" with some of its dims, and only steps that generate text have codes.
 
     ```mlir
     // pc-opt --pc-verify-step

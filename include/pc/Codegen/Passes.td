@@ -87,10 +87,11 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
     } : tensor<6x8xf32>
     ```
 
-    With `target=cuda` the bias of a bf16 product is rounded to bf16 first, because cuBLASLt adds only a bias of the result's type. Its other
-    epilogues also become fusions: gelu_tanh of a product with bias, if that sum is also stored; a product times the derivative of gelu_tanh; and
-    the gradient of a weight with that of its bias, which read the same rows. The exact gelu stays a kernel. Sums over rows (gradients of biases
-    and of norms) join the group of row ops that makes their summands.
+    With `target=cuda` the bias of a bf16 product is rounded to bf16 first, because cuBLASLt adds only a bias of the
+    result's type. Its other epilogues also become fusions: gelu_tanh of a product with bias, if that sum is also
+    stored; a product times the derivative of gelu_tanh; and the gradient of a weight with the gradient of its bias,
+    which read the same rows. The exact gelu stays a kernel. Sums over rows (gradients of biases and of norms) join the
+    group of row ops that computes their summands.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
 }
@@ -139,7 +140,7 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
     Option<"target", "target", "std::string", "\"cpu\"", "cpu, or cuda: kernels are gpu.funcs of a gpu.module">,
     Option<"attention", "attention", "std::string", "\"library\"", "CUDA: library (cuDNN, for bf16) or generated">,
     ListOption<"archs", "archs", "std::string", "CUDA: architectures on which the program runs (sm_90a, ...); any if empty">,
-    Option<"checkKernels", "check-kernels", "bool", "false", "CUDA: also generate the CPU's kernels of the same ops, and a table of what to compare">,
+    Option<"checkKernels", "check-kernels", "bool", "false", "CUDA: also generate the CPU's kernels of the same ops, and a table of the values to compare">,
     Option<"lanes", "lanes", "int64_t", "16", "f32 elements of a vector: 16 for AVX-512, 8 for AVX2">,
     Option<"roundsToBf16", "rounds-to-bf16", "bool", "false", "Whether the target rounds f32 to bf16 and multiplies pairs of bf16 by instructions (AVX512-BF16)">,
   ];
@@ -149,7 +150,7 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
 }
 
 def VerifyKernels : Pass<"pc-verify-kernels", "mlir::ModuleOp"> {
-  let summary = "Check what code generation relies on";
+  let summary = "Check the properties on which the code generator relies";
   let description = [{
     The pass checks that:
 

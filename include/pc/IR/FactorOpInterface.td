@@ -1,6 +1,6 @@
 //===- FactorOpInterface.td - Interfaces and traits of ops ----------------------===//
-// An op declares here, once, what it means for shapes, placements, local programs and costs. Other code asks the op for
-// these facts and has no lists of similar ops.
+// With these interfaces, an op declares its properties for shapes, placements, local programs and costs. Other code asks
+// the op for these properties and has no lists of similar ops.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_FACTOROPINTERFACE_TD
 #define PC_IR_FACTOROPINTERFACE_TD

@@ -8,10 +8,10 @@
 def PC_SplitQkvOp : PC_Compute<"split_qkv"> {
   let summary = "Splits packed heads into q, k and v, and rotates q and k if there are tables; linear in x";
   let description = [{
-    x is [b, s, k, g + 2, d]: for each key/value head it has g query heads, a key and a value. The results are q,
-    [b, s, k, g, d], and k and v, [b, s, k, d]. `rope` gives the tables cos and sin of `pc.rope`, with which q and k are
-    rotated. Factors `b s k j d -> b s k g d, b s k d, b s k d`, tables `s c`; j and g are whole, and with tables d and
-    c are, too.
+    x is [b, s, k, g + 2, d]: for each key/value head it has g query heads, a key and a value. The results are q, [b, s,
+    k, g, d], and k and v, [b, s, k, d]. `rope` gives the tables cos and sin of `pc.rope`, by which q and k are rotated.
+    Factors `b s k j d -> b s k g d, b s k d, b s k d`, tables `s c`; j and g are whole, and if there are tables, d and
+    c are also whole.
 
     Constraints: (C1) j = g + 2; (C2) there are two tables, as for `pc.rope`, or none.
   }];
@@ -23,8 +23,8 @@ def PC_SplitQkvOp : PC_Compute<"split_qkv"> {
 def PC_JoinQkvOp : PC_Compute<"join_qkv"> {
   let summary = "Packs heads of q, k and v, and rotates q and k back if there are tables; linear in q, k and v together";
   let description = [{
-    This op is the gradient (transpose) of `pc.split_qkv`. Factors `b s k g d, b s k d, b s k d -> b s k j d`, tables
-    `s c`; j and g are whole, and with tables d and c are, too.
+    This op is the gradient (transpose) of `pc.split_qkv`. Factors `b s k g d, b s k d, b s k d -> b s k j d`, tables `s
+    c`; j and g are whole, and if there are tables, d and c are also whole.
 
     Constraints: (C1) and (C2) of `pc.split_qkv`.
   }];
@@ -54,15 +54,15 @@ def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterfa
 
     * `causal`: position s sees t <= s.
     * `window w`: position s sees only the w positions s - w < t <= s.
-    * `starts` [b, s]: position s sees no key before position `starts`[b, s]. Along s the starts never fall. Factors
+    * `starts` [b, s]: position s sees no key before position `starts`[b, s]. Along s the starts never decrease. Factors
       `b s`.
-    * `sees`, in local programs: a scalar is the global index of the first query. A vector [s] has, for each query, the
-      number of keys that it sees, which are the first ones. For a query that sees no key, o is 0 and lse is -infinity.
+    * `sees`, in local programs: a scalar is the global index of the first query. A vector [s] means that query s sees
+      only the first `sees`[s] keys. For a query that sees no key, o is 0 and lse is -infinity.
     * `softcap c`: scores are c tanh(score / c).
     * `bias` [k, g, r]: after the cap, the bias of the head at index t - s + S - 1 is added to the score of query s and
       key t. S is the number of queries. Factors `k g r`; r is whole.
     * `sinks` [k, g]: softmax and lse include one more score, of a key whose value is 0. This changes no gradient except
-      that of the sinks themselves, because `pc.attention_grad` reads only o and lse.
+      the gradient of the sinks, because `pc.attention_grad` reads only o and lse.
     * `random` and `drop`: after the softmax, dropout drops some of the weights [b, k, g, s, t]. lse includes all of
       them.
 
@@ -89,7 +89,7 @@ def PC_AttentionGradOp : PC_Compute<"attention_grad", [IndexedOpInterface, Drawn
     all scores to which the entry was added. If q, k, v and dout are bf16, the weights and the gradients of scores are
     rounded to bf16 before they are multiplied.
 
-    Constraints: those of `pc.attention`, and (C7) `dbias` needs a bias.
+    Constraints: the constraints of `pc.attention`, and (C7) `dbias` needs a bias.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$o,
                        AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$starts, Optional<AnyRankedTensor>:$random,
@@ -121,7 +121,7 @@ def PC_PackedAttentionGradOp : PC_Compute<"packed_attention_grad"> {
   let description = [{
     Factors `b s k j d, b s k g d, b k g s, b s k g d -> b s k j d`; s, j, g and d are whole.
 
-    Constraints: those of `pc.packed_attention`.
+    Constraints: the same as for `pc.packed_attention`.
   }];
   let arguments = (ins AnyRankedTensor:$qkv, AnyRankedTensor:$o, AnyRankedTensor:$lse, AnyRankedTensor:$dout, F64Attr:$scale,
                        UnitAttr:$causal);

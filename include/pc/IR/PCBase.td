@@ -16,9 +16,9 @@ def PC_Dialect : Dialect {
   let summary = "Transformers, placements and moves";
   let description = [{
     The dialect describes one training step of a transformer, written as if for one device. A tensor type may carry a
-    placement (`#pc.place`), which says how the tensor lies on the mesh. Every op declares its *factors* once
-    (`FactorOpInterface`). Verification, propagation, partial results, local shapes and costs all follow from this
-    declaration. The only ops that change a placement are *moves*.
+    placement (`#pc.place`), which describes how the tensor is distributed over the mesh. Every op declares its
+    *factors* once (`FactorOpInterface`). Verification, propagation, partial results, local shapes and costs all follow
+    from this declaration. The only ops that change a placement are *moves*.
 
     Elements are f32 or bf16; indices are i32. Every op computes in f32 and rounds each result to the nearest value of
     its type (ties to even). One op may have operands of different float types. Inside `pc.fusion` only the yielded
@@ -119,7 +119,7 @@ def PC_MeshAttr : PC_Attr<"Mesh", "mesh"> {
 
 def PC_PlaceAttr : PC_Attr<"Place", "place",
     [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
-  let summary = "How a tensor lies on the mesh";
+  let summary = "How a tensor is distributed over the mesh";
   let description = [{
     `#pc.place<[dp, _, (row, col)] sum(tp) root(cp)>` has up to four parts:
 
@@ -127,8 +127,8 @@ def PC_PlaceAttr : PC_Attr<"Place", "place",
     * `sum` or `max` gives the axes on which the value is partial. Each rank on such an axis holds one addend of the
       sum, or one operand of the maximum.
     * `root` gives the axes on which only coordinate 0 holds the value. The buffers of the other ranks are undefined.
-    * `in disk` says that ranks keep the value on disk, and `in host` that a GPU's rank keeps it in memory of the host,
-      and not in the memory of the device (`pc.carry`).
+    * `in disk` means that ranks keep the value on disk, and `in host` that the rank of a GPU keeps it in memory of the
+      host, not in memory of the device (`pc.carry`).
 
     The value is replicated over all axes that are not named.
 
@@ -206,11 +206,11 @@ def PC_SourceAttr : PC_Attr<"Source", "source"> {
   let summary = "The part (box) of a Hugging Face tensor that a parameter holds";
   let description = [{
     `#pc.source<"h.0.attn.c_attn.weight", shape = [768, 2304], start = [0, 768], size = [768, 768]>` is a box of a
-    tensor of shape [768, 2304]. The elements of the box, in row-major order, are those of the parameter without
+    tensor of shape [768, 2304]. The elements of the box, in row-major order, are the elements of the parameter without
     padding. With `view = [12, 3, 64, 768]` at the end, the tensor is first reshaped to this shape, and the box is a
     part of the result.
 
-    Constraint (C1): a view has as many elements as the tensor.
+    Constraint (C1): a view has the same number of elements as the tensor.
   }];
   let parameters = (ins StringRefParameter<>:$tensor, ArrayRefParameter<"int64_t">:$shape,
                         ArrayRefParameter<"int64_t">:$start, ArrayRefParameter<"int64_t">:$size,
@@ -242,8 +242,8 @@ def PC_RowsAttr : PC_Attr<"Rows", "rows", [DeclareAttrInterfaceMethods<Verifiabl
   let description = [{
     This form exists in local programs only. An entry exists if the mask of a `routed` einsum is 1 for it. The buffer
     has `count` rows, one for each entry that exists. Rows are sorted by the index in the mask's last dim, and then by
-    those in its other dims. Rows after the last entry are undefined. A value has this form if it is read by einsums
-    that are routed by this mask, and by elementwise ops whose results also have this form.
+    those in its other dims. Rows after the last entry are undefined. A value may have this form if its readers are
+    einsums routed by this mask, and elementwise ops whose results also have this form.
 
     Constraint (C1): there is at least one row, and an entry has at least one dim of the tensor.
   }];
@@ -252,7 +252,7 @@ def PC_RowsAttr : PC_Attr<"Rows", "rows", [DeclareAttrInterfaceMethods<Verifiabl
 }
 
 def PC_InSpaceAttr : PC_Attr<"InSpace", "space"> {
-  let summary = "The memory that holds a value of a local program: `#pc.space<disk>`; without it, that of the device";
+  let summary = "The memory that holds a value of a local program: `#pc.space<disk>`; the memory of the device if there is none";
   let parameters = (ins "::pc::Space":$value);
   let assemblyFormat = "`<` $value `>`";
 }
@@ -261,7 +261,7 @@ def PC_HomeAttr : PC_Attr<"Home", "home"> {
   let summary = "The byte offset of a buffer in an arena: `#pc.home<4096>`, `#pc.home<disk, 4096>`, or `#pc.home<4096, <32 of 3>>` if it is stored by rows";
   let description = [{
     `offset` is one number for all spaces: offsets in the arenas of the host and on disk are counted from PCRT_HOST and
-    PCRT_DISK (pcrt/moves.h). So two buffers overlap only if their numbers do.
+    PCRT_DISK (pcrt/moves.h). So two buffers overlap only if their ranges of numbers overlap.
   }];
   let parameters = (ins "int64_t":$offset, OptionalParameter<"::pc::RowsAttr">:$rows);
   let builders = [AttrBuilder<(ins "int64_t":$offset), [{ return $_get($_ctxt, offset, ::pc::RowsAttr()); }]>];
@@ -270,7 +270,7 @@ def PC_HomeAttr : PC_Attr<"Home", "home"> {
 
 def PC_Ticket : TypeDef<PC_Dialect, "Ticket"> {
   let mnemonic = "ticket";
-  let summary = "Moves in flight: `pc.start` returns a ticket, and `pc.wait` takes it";
+  let summary = "Moves in flight: `pc.start` returns a ticket, which is the operand of `pc.wait`";
 }
 
 #endif

@@ -1,6 +1,6 @@
 //===- PCBlockCodes.td - Values as codes of 8 bits with a scale per block ---------------------===//
-// pc-quantize-states writes these ops. Few parts of the compiler need to know them, so their classes are in a header of
-// their own (pc/IR/BlockCodes.h).
+// pc-quantize-states writes these ops. Few parts of the compiler need to know them, so their classes are in a
+// separate header (pc/IR/BlockCodes.h).
 //===-----------------------------------------------------------------------------------------===//
 #ifndef PC_IR_PCBLOCKCODES_TD
 #define PC_IR_PCBLOCKCODES_TD
@@ -17,14 +17,17 @@ class PC_BlockCoding<string name>
 def PC_EncodeOp : PC_BlockCoding<"encode"> {
   let summary = "Rounds a value to codes of 8 bits and f32 scales: `x0 x1 -> x0 x1, x0 x1`";
   let description = [{
-    The value is divided into blocks, which are equal boxes, counted from its first element. The block's size in each dim is the size of the value
-    divided by that of `scales`. The scale of a block is its element with the largest magnitude. The code of an element is that whose number is
-    nearest to the element divided by its scale. `dynamic` is the code with numbers from -1 to 1 in `pcrt/block_codes.h`, and `dynamic unsigned` the
-    one with numbers from 0 to 1. Encoding what `pc.decode` has made gives the same codes and scales.
+    The value is divided into blocks, which are equal boxes, counted from its first element. The block's size in each
+    dim is the size of the value divided by the size of `scales`. The scale of a block is its element with the largest
+    magnitude. Each code stands for a number; the code of an element is the one whose number is nearest to the element
+    divided by the scale. With `dynamic`, the numbers are from -1 to 1, and with `dynamic unsigned` from 0 to 1
+    (`pcrt/block_codes.h`). Encoding a result of `pc.decode` gives the same codes and scales again.
 
-    Dims may be split between blocks: a rank has codes and scales of whole blocks, which are those that one device would compute.
+    Dims may be split between blocks: a rank has codes and scales of whole blocks, equal to the ones that one device
+    would compute.
 
-    Constraints: (C1) codes have the value's shape and type i8; (C2) scales have as many dims, and each of their sizes divides the value's.
+    Constraints: (C1) codes have the value's shape and type i8; (C2) scales have the same number of dims as the value,
+    and each of their sizes divides the value's size.
 
     Example: `%c, %s = pc.encode dynamic unsigned %v : (tensor<64x256xf32>) -> (tensor<64x256xi8>, tensor<4x16xf32>)` has blocks of 16 x 16.
   }];
@@ -36,8 +39,8 @@ def PC_EncodeOp : PC_BlockCoding<"encode"> {
 def PC_DecodeOp : PC_BlockCoding<"decode"> {
   let summary = "The numbers of codes times the scales of their blocks: `x0 x1, x0 x1 -> x0 x1`";
   let description = [{
-    The op is the counterpart of `pc.encode`, with the same constraints. A code of 0 is the number 0, so codes that are
-    zeros are a value of zeros.
+    The op is the counterpart of `pc.encode`, with the same constraints. Code 0 stands for the number 0, so if all codes
+    are 0, all elements of the value are 0.
 
     Example: `%v = pc.decode dynamic unsigned %c, %s : (tensor<64x256xi8>, tensor<4x16xf32>) -> tensor<64x256xf32>`
   }];

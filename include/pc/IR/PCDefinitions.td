@@ -12,7 +12,7 @@ def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
   let description = [{
     `pc-differentiate` copies the region for each parameter that the optimizer treats. Its arguments are the parameter,
     the gradient times the clip coefficient, the states, which are zeros before the first step, and the scalars. It
-    yields the new parameter and the new states. A step that is skipped keeps the old ones; the region need not handle
+    yields the new parameter and the new states. A step that is skipped keeps the old values; the region need not handle
     this.
 
     `dims` names the dims of a parameter. Their number and sizes differ between parameters, so types have `?` for them.
@@ -20,7 +20,7 @@ def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
 
     * `["all"]` stands for any parameter and all its dims. The optimizer works elementwise.
     * `["stack", "rows", "columns"]` stands for a matrix as the checkpoint stores it, or for a stack of matrices, such
-      as those of experts.
+      as the matrices of experts.
     * `["stack", "short", "long"]` is the same, with the two dims of a matrix named by their size.
 
     With `hidden`, the optimizer treats only hidden matrices: not the tables of embeddings, and not the head, which
@@ -33,13 +33,14 @@ def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
     Scalars are `lr`, `beta1`, `beta2`, `eps`, `decay`, `correction1` (1 - beta1^t) and `correction2` of the parameter's
     group, the sizes `rows` and `columns` of a matrix, or with `["all"]` the number of elements `size`, and the names in
     `settings`. Sizes do not count padding. Each setting has a default, which `--optimizer=NAME:SETTING=NUMBER`
-    replaces, also for the definition that `others` names. A setting with the name of one of the run's scalars hides it.
+    replaces, also for the definition that `others` names. A setting may have the name of one of the run's scalars,
+    which is then hidden.
 
     Constraints: (C1) `dims` is one of the three lists; (C2) the arguments are a parameter, a gradient and states of f32
-    with a `?` for each dim, and scalars; (C3) the region yields a parameter and as many states, whose names
-    differ and are not those of `--ema`; (C4) it has only pointwise ops, einsums and constants, and uses only its
-    arguments; (C5) every scalar is known, and every setting is a scalar; (C6) the dims of each value follow from its
-    operands; (C7) `over` has an entry for each state, with names from `dims` in their order.
+    with a `?` for each dim, and scalars; (C3) the region yields a parameter and the same number of states; the names of
+    states differ from each other and from the states of `--ema`; (C4) it has only pointwise ops, einsums and constants,
+    and uses only its arguments; (C5) every scalar is known, and every setting is a scalar; (C6) the dims of each value
+    follow from its operands; (C7) `over` has an entry for each state, with names from `dims` in their order.
 
     ```mlir
     pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] scalars ["lr", "momentum"] settings {momentum = 0.9} {

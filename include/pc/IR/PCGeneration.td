@@ -1,6 +1,6 @@
 //===- PCGeneration.td - Ops of programs that generate text ----------------------------------===//
 // Caches of keys and values, attention to them, and the random numbers that choose tokens. pc-generate-steps writes
-// these ops, and few parts of the compiler need to know them, so their classes are in a header of their own
+// these ops, and few parts of the compiler need to know them, so their classes are in a separate header
 // (pc/IR/Generation.h).
 //===-----------------------------------------------------------------------------------------===//
 #ifndef PC_IR_PCGENERATION_TD
@@ -52,17 +52,18 @@ def PC_CachedAttentionOp : PC_Generating<"cached_attention", [IndexedOpInterface
     positions 0 to positions[b, s] of slot slots[b, s], so keys that are not yet written are never read. The result of a token whose slot is outside of
     the cache is 0.
 
-    `scale`, `window`, `softcap`, `bias` and `sinks` have the meaning that they have for causal `pc.attention`. A bias has 2t - 1 entries per head; that of
-    a query at position p and of key i is entry i - p + t - 1.
+    `scale`, `window`, `softcap`, `bias` and `sinks` have the meaning that they have for causal `pc.attention`. A bias
+    has 2t - 1 entries per head; entry i - p + t - 1 is added to the score of a query at position p and key i.
 
     Factors `b s k g d, b n k t d, b n k t d, b s, b s -> b s k g d`, bias `k g w`, sinks `k g`. n, t, d and w are whole.
 
-    If the caches have their positions in parts (`pc.cache_write`), each part has a result, and its logarithm of the sum of e^score:
-    `b s k g d, r b n k t d, r b n k t d, b s, b s -> r b s k g d, b s k g r`. The attention is then the sum of the results, weighted by
-    the softmax of these logarithms. A part in which a token sees nothing has the result 0 and the logarithm -1e30. Sinks belong to part 0.
+    If the caches have their positions in parts (`pc.cache_write`), the op returns for each part the attention to this
+    part, and the logarithm of the sum of e^score: `b s k g d, r b n k t d, r b n k t d, b s, b s -> r b s k g d, b s k
+    g r`. The attention is then the sum of the results, weighted by the softmax of these logarithms. A part in which a
+    token sees no key has the result 0 and the logarithm -1e30. Sinks belong to part 0.
 
-    Constraints: (C1) a window is at least 1; (C2) a cap is positive; (C3) a bias has 2t - 1 entries per head; with parts, 2rt - 1 with
-    the r of all ranks.
+    Constraints: (C1) a window is at least 1; (C2) a cap is positive; (C3) a bias has 2t - 1 entries per head; with
+    parts, 2rt - 1 entries, where r counts the parts of all ranks.
 
     Example: `%o = pc.cached_attention %q, %k, %v at %slots, %positions scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x4x2x1x8xf32>`
   }];
@@ -102,12 +103,13 @@ def PC_GumbelOp : PC_Generating<"gumbel", [IndexedOpInterface, AttrSizedOperandS
 }
 
 def PC_SamplingThresholdOp : PC_Generating<"sampling_threshold"> {
-  let summary = "The least logit from which a token may be chosen, after top-k, top-p and min-p: `b m v, b m c -> b m`";
+  let summary = "The smallest logit with which a token may be chosen, after top-k, top-p and min-p: `b m v, b m c -> b m`";
   let description = [{
-    `sampling` [b, m, 4] has the temperature T, k, p and the least share of each row. Of the logits of a row, those that are not less than the result
-    remain after three steps: k largest (0: all); of these, a class remains if the probabilities softmax(logits / T) of the classes before it, from the
-    largest, add up to less than p (1: all); of these, a class remains if its probability is at least the least share of the largest
-    one (0: all). Equal logits remain together. The result is -infinity if all remain, and at temperature 0.
+    `sampling` [b, m, 4] has for each row the temperature T, k, p and the minimum share. The result is the smallest
+    logit that remains after three steps. First, the k largest logits remain (0: all). Of these, a class remains if the
+    probabilities softmax(logits / T) of the classes with larger logits add up to less than p (1: all). Of these, a
+    class remains if its probability is at least the minimum share times the largest probability (0: all). If logits are
+    equal, all of them remain or none. The result is -infinity if all remain, and at temperature 0.
 
     v and c are whole.
 

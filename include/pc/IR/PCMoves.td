@@ -28,8 +28,8 @@ class PC_WholeMove<string kind, string name> : PC_Move<kind, name> {
 def PC_AllReduceOp : PC_Move<"AllReduce", "all_reduce"> {
   let summary = "Reduces a partial value, so that all ranks have the whole value";
   let description = [{
-    Constraints: (C1) `x` is partial on every axis of `axes`, and the result on none of them; (C2) nothing else changes;
-    (C3) in local programs both types are equal, except for homes.
+    Constraints: (C1) `x` is partial on every axis of `axes`, and the result on none of them; (C2) operand and result
+    have otherwise the same placement; (C3) in local programs both types are equal, except for homes.
 
     Example: `%y = pc.all_reduce sum %p on ["tp"] : (tensor<8x64xf32, #pc.place<[dp, _] sum(tp)>>) -> tensor<8x64xf32, #pc.place<[dp, _]>>`
   }];
@@ -45,11 +45,11 @@ def PC_AllGatherOp : PC_DimMove<"AllGather", "all_gather"> {
   let summary = "Gathers a split value, so that all ranks have the whole value: `axes` are removed from the minor end of dim";
 }
 def PC_AllToAllOp : PC_Move<"AllToAll", "all_to_all", "getFrom()", "int64_t getOtherDim() { return getTo(); }"> {
-  let summary = "Changes a value from split on `from` to split on `to`: `axes` move from the minor end of one dim to that of the other";
+  let summary = "Changes a value from split on `from` to split on `to`: `axes` move from the minor end of dim `from` to the minor end of dim `to`";
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$from, I64Attr:$to, StrArrayAttr:$axes);
   let assemblyFormat = "$x `from` $from `to` $to `on` $axes attr-dict `:` functional-type($x, $result)";
 }
-/// The code of slices, inserts and permutes that says whose block a rank has.
+/// The methods of slices, inserts and permutes that tell which rank's block a rank has.
 defvar moveOrder = [{
   int64_t getMoveShift() { return getShift(); }
   ::llvm::SmallVector<::mlir::StringAttr> getMoveWith() {
@@ -61,8 +61,8 @@ def PC_SliceOp : PC_Move<"Slice", "slice", "getDim()", moveOrder> {
   let summary = "Splits a whole value without traffic: `axes` are added at the minor end of dim";
   let description = [{
     In local programs a rank may also take the block of another rank. Coordinate i takes the block of coordinate (i -
-    `shift`) mod n. With `with` it takes that of coordinate (`shift` - i - j) mod n, where j is its coordinate on the
-    axes after `with` (`pc.permute`).
+    `shift`) mod n. With `with` it takes the block of coordinate (`shift` - i - j) mod n, where j is its coordinate on
+    the axes after `with` (`pc.permute`).
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "0">:$shift,
                        OptionalAttr<StrArrayAttr>:$with);
@@ -95,13 +95,13 @@ def PC_PermuteOp : PC_Move<"Permute", "permute", "-1", moveOrder> {
   let summary = "Each rank sends its value to one rank and receives one: around a ring, or between pairs";
   let description = [{
     The op exists in local programs only, as a step of a windowed move (`pc-window-moves`). Coordinate i receives the
-    operand of coordinate (i - `shift`) mod n; with the default shift of 1, that of the previous rank. The send and the
+    operand of coordinate (i - `shift`) mod n; with the default shift of 1, this is the previous rank. The send and the
     receive are one batch, so that the ranks of a ring cannot wait for each other in a cycle.
 
     With `with`, pairs of ranks exchange their values. The axes after `with` have as many ranks as `axes`, and this rank
     has coordinate j on them. Coordinate i receives the operand of coordinate (`shift` - i - j) mod n. So rank (i, j)
-    gets block k with i + j + k = `shift` mod n, whichever of the two axes the move is on. A rank with k = i copies its
-    own block. This happens for one of the n shifts, so all n permutes together send as much as an all_gather.
+    gets block k with i + j + k = `shift` mod n, for moves on either of the two axes. A rank with k = i copies its own
+    block. This happens for one of the n shifts, so all n permutes together send as much as an all_gather.
 
     Example: `%y = pc.permute %x shift 2 on ["col"] with ["row"] : (tensor<8x4xf32>) -> tensor<8x4xf32>`
   }];
@@ -154,10 +154,10 @@ def PC_CarryOp : PC_Op<"carry", [Pure, MoveOpInterface]> {
 //===---------------------------------------------------------------------------===//
 
 def PC_TaskOp : PC_Op<"task", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Names the task of a pipeline schedule to which the ops after it belong";
+  let summary = "Begins a task of a pipeline schedule: the ops after it belong to this task";
   let description = [{
-    The op exists only in programs of stages. Every op that computes is after a `pc.task` and belongs to the last one before
-    it. The op does nothing at run time. Errors, reports and timelines name the task.
+    The op exists only in programs of stages. Every op that computes is after a `pc.task` and belongs to the last one
+    before it. The op has no effect at run time. Errors, reports and timelines name the task.
 
     Constraint (C1): chunk and microbatch are at least 0; both are given unless the kind is `optimizer`, which has
     neither.
@@ -178,7 +178,7 @@ def PC_CallOp : PC_Op<"call", [MemoryEffects<[MemRead, MemWrite]>, DeclareOpInte
 
     In planned programs a function has its own addresses, from 0: first its *frame* (values that live only during the
     call), then each argument, then each result. A result with the address of an argument is written over it. The call
-    says where these lie in the arena: the frame is at `frame`, and arguments and results are at the homes of the call's
+    gives their places in the arena: the frame is at `frame`, and arguments and results are at the homes of the call's
     operands and results.
 
     Constraints: (C1) the symbol is a private function of one block; (C2) its type is the type of the call, except for
@@ -227,8 +227,8 @@ def PC_SendOp : PC_Op<"send", [MemoryEffects<[MemRead, MemWrite]>]> {
 def PC_ReceiveOp : PC_Op<"receive", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Receives a value from another stage";
   let description = [{
-    The op waits until the message has arrived. `stage` is the coordinate of the sender. The other attributes, and the
-    constraints, are those of `pc.send`.
+    The op waits until the message has arrived. `stage` is the coordinate of the sender. The other attributes and the
+    constraints are the same as for `pc.send`.
 
     Example: `%x = pc.receive from 0 flow 0 message 2 slots 2 : tensor<8x64xf32>`
   }];

@@ -31,7 +31,7 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
   let summary = "A parameter, with the value that it has at the start of the step";
   let description = [{
     `dims` names every dim. `valid` is the shape without padding, if there is padding. In local programs `global` is the
-    shape of the whole tensor, and `layout` says which block of it this rank holds. In the program of a single stage,
+    shape of the whole tensor, and `layout` tells which block of it this rank holds. In the program of a single stage,
     `key` is the position of the parameter in the whole program. It selects the random numbers of the initial elements,
     and identifies parameters that several stages share.
 
@@ -48,11 +48,11 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
 
     A parameter of type i8 or i4 has codes (`pc-store-codes`).
 
-    Constraints: (C1) there are as many names as dims; (C2) `valid` has the rank of the tensor, and no dim of it is
-    larger than the tensor's; (C3) the box of `source` has as many elements as `valid`, and the box of each part as many
-    as the part; (C4) the zero row of `init` is an index of the first dim of `valid`; (C5) there is either a source, or
-    parts whose sizes add up to dim `along` of `valid`; (C6) a group has a name and otherwise only the settings above,
-    whose numbers are of type f64 and at least 0; a frozen parameter has no group.
+    Constraints: (C1) every dim has a name; (C2) `valid` has the rank of the tensor, and none of its sizes is larger
+    than the tensor's; (C3) the box of `source` has the same number of elements as `valid`, and the box of each part the
+    same number as the part; (C4) the zero row of `init` is an index of the first dim of `valid`; (C5) there is either a
+    source, or parts whose sizes add up to dim `along` of `valid`; (C6) a group has a name and otherwise only the
+    settings above, whose numbers are of type f64 and at least 0; a frozen parameter has no group.
 
     Example: `%w = pc.parameter "h.0.mlp.c_fc.weight" dims ["embed", "ffn"] init <normal, 2.0e-02> source <...> : tensor<64x256xf32>`
   }];
@@ -113,8 +113,8 @@ def PC_InputOp : PC_Leaf<"input"> {
 
     Constraints: (C1) random inputs, starts, positions and shifted targets have a key of at least 0, and other inputs
     have none; (C2) data inputs have a name of letters, digits, `_`, `-` and `.`, and other inputs have none; (C3) data
-    are f32 without `below`, or i32 with `below`; `below` is at least 1, and targets may have it, too; (C4) the first
-    dim of data, or the one after that of microbatches, is named "batch"; (C5) only hyper-parameters have a group, which
+    are f32 without `below`, or i32 with `below`; `below` is at least 1, and targets may also have it; (C4) the first
+    dim of data, not counting the dim of microbatches, is named "batch"; (C5) only hyper-parameters have a group, which
     follows the rules for parameters.
 
     Example: `%x = pc.input data "label" below 10 dims ["batch"] : tensor<8xi32>`
@@ -208,7 +208,7 @@ def PC_OutputOp : PC_Op<"output", [MemoryEffects<[MemWrite]>]> {
   let summary = "Passes a value to the runtime";
   let description = [{
     For a gradient, `name` is the name of the parameter. `valid` is the shape without padding. In local programs
-    `global` and `layout` say which block of the whole value this rank has.
+    `global` and `layout` tell which block of the whole value this rank has.
 
     Constraint (C1): the value is whole or split, never partial.
   }];
@@ -250,7 +250,7 @@ def PC_EinsumOp : PC_Compute<"einsum"> {
                   OpBuilder<(ins "mlir::Type":$type, "llvm::StringRef":$spec, "mlir::ValueRange":$inputs), [{ build($_builder, $_state, type, $_builder.getStringAttr(spec), inputs, /*routed=*/nullptr); }]>];
   let extraClassDeclaration = [{
     unsigned getNumElementwise() { return getNumOperands(); }
-    /// The mask of a routed einsum, which says which terms exist; null if the einsum is not routed.
+    /// The mask of a routed einsum: a term exists where the mask is not 0. Null if the einsum is not routed.
     mlir::Value getMask() { return getRoutedAttr() ? getInputs().back() : mlir::Value(); }
   }];
   let hasVerifier = 1;
@@ -294,7 +294,8 @@ def PC_CopyOp : PC_Unary<"copy", "0", "true"> {
 def PC_CastOp : PC_Unary<"cast", "0"> {
   let summary = "Converts to another element type; linear";
   let description = [{
-    A cast from f32 to bf16 rounds to nearest even, and one from bf16 to f32 is exact. Its gradient is the cast back.
+    A cast from f32 to bf16 rounds to nearest even, and one from bf16 to f32 is exact. Its gradient is the cast in the
+    opposite direction.
   }];
 }
 def PC_LogOp : PC_Unary<"log"> { let summary = "Natural logarithm"; }
@@ -304,7 +305,7 @@ def PC_SqrtOp : PC_Unary<"sqrt"> { let summary = "Square root"; }
 def PC_SinOp : PC_Unary<"sin"> { let summary = "Sine of x in radians"; }
 def PC_CosOp : PC_Unary<"cos"> { let summary = "Cosine of x in radians"; }
 def PC_SelectOp : PC_Pointwise<"select", "2, 3"> {
-  let summary = "a if x and y compare as `kind` says, otherwise b; linear in a and b together";
+  let summary = "a if the comparison `kind` of x and y is true, otherwise b; linear in a and b together";
   let description = [{
     `pc.select less %x, %y, %a, %b` is a if x < y, and otherwise b; `less_equal` and `equal` work in the same way. A
     comparison with NaN is false. x and y have no gradient, because they only decide between a and b. Maximum, absolute
@@ -384,7 +385,7 @@ def PC_TopKOp : PC_Compute<"top_k"> {
 
     With `layer 3` the result is the choice of experts for each token in layer 3 of the model. The runtime gets the
     result right after it is computed, and may replace it by a choice that the run reads from a file. In local programs
-    `global` and `layout` say which block of the whole value this rank has.
+    `global` and `layout` tell which block of the whole value this rank has.
 
     Constraints: (C1) k is at least 1 and at most the size of the last dim; (C2) with a layer, x is
     [batch, sequence, experts].
@@ -457,11 +458,11 @@ def PC_RMSNormGradOp : PC_Compute<"rms_norm_grad"> {
 def PC_RopeOp : PC_Compute<"rope"> {
   let summary = "The rotary embedding of the last dim, or its inverse; linear in x";
   let description = [{
-    x is [b, s, heads..., d], and cos and sin are [s, c], or [b, s, c] for tokens at any positions. The op rotates 2c elements of the last dim, from `first` on,
-    in pairs (u, w): they become (u cos - w sin, w cos + u sin). Other elements do not change. u comes from the first
-    half of the 2c elements and w from the second half. With `interleaved` u and w are adjacent elements. `inverse`
-    negates sin, which gives the gradient. Factors: those of x are `b s h0 .. d`, and those of the tables are `s c` or
-    `b s c`; d and c are whole.
+    x is [b, s, heads..., d], and cos and sin are [s, c], or [b, s, c] for tokens at any positions. The op rotates 2c
+    elements of the last dim, from `first` on, in pairs (u, w): they become (u cos - w sin, w cos + u sin). Other
+    elements do not change. u comes from the first half of the 2c elements and w from the second half. With
+    `interleaved` u and w are adjacent elements. `inverse` negates sin, which gives the gradient. The factors of x are
+    `b s h0 .. d`, and the factors of the tables are `s c` or `b s c`; d and c are whole.
 
     Constraints: (C1) d is at least `first` + 2c; (C2) with `interleaved`, d and `first` are even.
   }];

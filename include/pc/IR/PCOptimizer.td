@@ -7,10 +7,10 @@
 def PC_ClipCoefficientOp : PC_Compute<"clip_coefficient"> {
   let summary = "The factor by which gradients are clipped: min(1, clip / (norm + 1e-6)), as in torch.nn.utils.clip_grad_norm_";
   let description = [{
-    `clip` and the limit of the norm are elements of `hyper`. If the norm is not below the limit, the coefficient is
-    NaN, whatever `clip` is. Updates then leave parameters and states as they are. With the limit infinity, only a norm
-    that is not a finite number skips the step. The norm is the norm of all gradients and is the same on all ranks, so
-    either all ranks skip the step or none does.
+    `clip` and the limit of the norm are elements of `hyper`. If the norm is not below the limit, the coefficient is NaN
+    for any `clip`. Updates then leave parameters and states as they are. With the limit infinity, only a norm that is
+    not a finite number skips the step. The norm is the norm of all gradients and is the same on all ranks, so either
+    all ranks skip the step or none does.
   }];
   let arguments = (ins AnyRankedTensor:$norm, AnyRankedTensor:$hyper);
   let results = (outs AnyRankedTensor:$result);

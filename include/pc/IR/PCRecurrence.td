@@ -17,8 +17,8 @@ def PC_RecurrenceOp : PC_Recurrence<"recurrence"> {
     the same for all indices of this dim. `reverse` goes from the last index to the first: h_t = a_t h_{t+1} + b_t.
 
     Every rank has the whole dim of the recurrence. Any other dim may be split. If ranks split a sequence,
-    `pc-chunk-recurrences` makes its chunks another dim. a is f32, because products of many
-    factors near 1 lose too much precision in bf16. The state is f32 while it is computed, even if b and h are bf16.
+    `pc-chunk-recurrences` turns its chunks into another dim. a is f32, because products of many factors near 1 lose too
+    much precision in bf16. The state is f32 while it is computed, even if b and h are bf16.
 
     Constraints: (C1) there are two operands, and the result has the dims of b; (C2) each dim of a is a dim of b, and no
     value has a dim twice; (C3) `along` is a dim of b.
@@ -32,9 +32,9 @@ def PC_RecurrenceOp : PC_Recurrence<"recurrence"> {
 def PC_RecurrenceGradOp : PC_Recurrence<"recurrence_grad"> {
   let summary = "The gradients da and db of `pc.recurrence`; linear in dh";
   let description = [{
-    The spec and the direction are those of the recurrence. The total gradient g of h_t is a recurrence in the other
-    direction: g_t = dh_t + a_{t+1} g_{t+1}. db is g, and da_t is the sum of g_t h_{t-1} over the dims that a lacks. If
-    one of these dims is split, da is a partial sum. With `reverse`, t+1 and t-1 are exchanged.
+    The spec and the direction are the same as for the recurrence. The total gradient g of h_t is a recurrence in the
+    other direction: g_t = dh_t + a_{t+1} g_{t+1}. db is g, and da_t is the sum of g_t h_{t-1} over the dims that a
+    lacks. If one of these dims is split, da is a partial sum. With `reverse`, t+1 and t-1 are exchanged.
 
     Constraints: (C1) to (C3) of `pc.recurrence`.
   }];

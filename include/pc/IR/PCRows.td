@@ -16,10 +16,10 @@ def PC_AllToAllRowsOp : Op<PC_Dialect, "all_to_all_rows", [Pure, MoveOpInterface
     `mask` is the mask of all tokens and all experts of the group. From it each rank computes the position of every row
     on every rank, and how many rows it sends and receives.
 
-    Constraints: (C1) operand and result are f32 or bf16, and are stored by rows of as many dims as the mask has; one of
-    `from` and `to` is the last of these dims, and the other is another one of them; (C2) the mask is f32 and has the
-    sizes of these dims in the whole group; (C3) a token has at least one expert; operand and result have as many rows
-    as can exist at most.
+    Constraints: (C1) operand and result are f32 or bf16, and are stored by rows, for as many dims as the mask has; one
+    of `from` and `to` is the last of these dims, and the other one is an earlier dim; (C2) the mask is f32 and has the
+    sizes of these dims in the whole group; (C3) a token has at least one expert; operand and result have the maximum
+    number of rows that can exist.
 
     Example: `%y = pc.all_to_all_rows %x routed 2 of %m from 0 to 2 on ["ep"]
     : (tensor<2x8x4x16xf32, #pc.rows<32 of 3>>, tensor<4x8x4xf32>) -> tensor<4x8x2x16xf32, #pc.rows<64 of 3>>`

@@ -22,8 +22,8 @@ def PC_ProgramOp : PC_Op<"program"> {
 
     * `config` is the text of config.json, which checkpoints contain.
     * `means` is JSON (`config_means` in runtime/README.md). It decides whether weights with another config.json are
-      weights of this model: for each key that changes what given weights compute, it has the values that the key may
-      have.
+      weights of this model: it lists the keys that change the results of given weights, each with the values that it
+      may have.
     * `weights` is the directory of the safetensors with which the model was imported. A run starts from them unless it
       gets another directory.
     * With `zigzag n`, index i of every sequence dim has position `zigzagPosition(i)`. The sequence is cut into 2n
@@ -32,7 +32,8 @@ def PC_ProgramOp : PC_Op<"program"> {
       order.
     * With `masked`, targets are not the next tokens, but for example masked words. A run reads them from files
       (`--targets`).
-    * With `targets n`, each sequence of targets has n tokens. Otherwise it has as many as a sequence of tokens.
+    * With `targets n`, each sequence of targets has n tokens. Otherwise it has the same number of targets as a sequence
+      has tokens.
 
     Constraints: (C1) the sequence divides into 2n chunks; (C2) sequences of targets with their own length are masked,
     and the order is not zigzag.
@@ -69,7 +70,7 @@ def PC_PlanOp : PC_Op<"plan"> {
 }
 
 def PC_ArenaOp : PC_Op<"arena"> {
-  let summary = "The sizes in bytes of the arenas of one rank: that of the device, one in memory of the host, one on disk";
+  let summary = "The sizes in bytes of the arenas of one rank: in memory of the device, in memory of the host, and on disk";
   let description = [{
     Only planned programs have arenas, and at most one op per module. Every value outside kernels lives in the arena of
     its space, at the offset in its type (`#pc.home`).

@@ -33,9 +33,9 @@ def PC_ReshapeOp : PC_Compute<"reshape"> {
   let summary = "Merges and divides dims; the elements and their order do not change; linear";
   let description = [{
     In `pc.reshape "b (h w) c -> b h w c" %x`, names in parentheses share one dim, in row-major order: its index is h
-    times the size of w, plus w. Dims that both sides have may be split. So may a dim that is the first one in parentheses
-    on the other side, here h: a block of (h w) is a block of h. All others stay whole. The gradient is the op with its
-    sides exchanged. Nothing is copied if the result lies on the operand (`mayShareHome`).
+    times the size of w, plus w. Dims that both sides have may be split. So may a dim that is the first one in
+    parentheses on the other side, here h: a block of (h w) is a block of h. All others stay whole. The gradient is the
+    op with its sides exchanged. Nothing is copied if the result shares the memory of the operand (`mayShareHome`).
 
     Constraints: (C1) both sides have the same names in the same order, and each name occurs once per side; (C2) dims
     that have the same names together have the same number of elements on both sides.
@@ -119,7 +119,7 @@ def PC_EmbeddingOp : PC_Compute<"embedding", [IndexedOpInterface]> {
 def PC_EmbeddingGradOp : PC_Compute<"embedding_grad", [IndexedOpInterface]> {
   let summary = "Adds the rows of dy that have the same id: [ids.., e..], [ids..] -> [v, e..]; linear in dy";
   let description = [{
-    Rows with the id `padding` are not added. `batch` and constraint (C1) are those of `pc.embedding`.
+    Rows with the id `padding` are not added. `batch` and constraint (C1) are the same as for `pc.embedding`.
   }];
   let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset,
                        OptionalAttr<I64Attr>:$padding, DefaultValuedOptionalAttr<I64Attr, "0">:$batch);

@@ -37,10 +37,9 @@ def Localize : Pass<"pc-localize", "mlir::ModuleOp"> {
     pc.output logits "y" %y global [4, 8] layout <[_, _]> : tensor<4x8xf32>
     ```
 
-    Nothing else changes. The constants of means already divide by global counts, and a partial value becomes the addend of the
-    rank. The pass refuses unplaced tensors
-    on more than one rank, dims that do not divide, partial leaves, a partial update, and an update whose placement is not that of its leaf.
-    Post-condition: `pc-verify-local`.
+    Nothing else changes. The constants of means already divide by global counts, and a partial value becomes the addend
+    of the rank. The pass refuses unplaced tensors on more than one rank, dims that do not divide, partial leaves, a
+    partial update, and an update whose placement differs from that of its leaf. Post-condition: `pc-verify-local`.
   }];
 }
 

@@ -42,8 +42,9 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
       the results. A result is written over an argument if no call needs the argument any more. A frame is a buffer of
       the step for the time of a call.
 
-    With `target=cuda` homes are multiples of 256, and the arena ends in the workspace of library calls (`pc::libraryWorkspaceBytes`): 32 MiB for
-    matrix products, or as much as the largest gradient of attention needs in cuDNN.
+    With `target=cuda` homes are multiples of 256, and the workspace of library calls (`pc::libraryWorkspaceBytes`) is
+    at the end of the arena: 32 MiB for matrix products, or more if another call needs more, such as a gradient of
+    attention in cuDNN.
 
     Offsets come from `pc::planArena` (ArenaPlanner.h), which does not depend on IR. Post-condition: `pc-verify-memory`.
   }];
@@ -58,8 +59,8 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
 def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
   let summary = "Replay the step on its arena and check that no value is overwritten while it is needed";
   let description = [{
-    The pass replays the step on its arena and checks that no value is overwritten while it is needed. It is independent of the planner: it
-    counts the pending uses of every value while it walks the program. It checks that:
+    The pass replays the step on its arena and checks that no value is overwritten while it is needed. The pass shares
+    no code with the planner: it counts the pending uses of every value while it walks the program. It checks that:
 
     * (A1) there is one function and one arena, and every value outside of kernels lies at a multiple of 64 inside the arena;
     * (A2) block arguments of accumulations have the homes of their operands;

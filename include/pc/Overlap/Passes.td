@@ -19,12 +19,13 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
     first ones of a block (`pc.key_counts`). The program is unrolled over the steps. The pass fails if the queries are
     split but keys and values are not gathered in this way.
 
-    *Collective matmuls*, over `axes`. A gather that feeds a matrix product becomes n - 1 `pc.permute`s: coordinate i works on its own block
-    first, then on those of i - 1, i - 2, ... Values computed from the gathered one are computed block by block. If the product contracts the
-    gathered dim, it becomes a sum of products with slices of the other operand. If it keeps that dim, its result exists as blocks, and so do
-    results of pointwise ops on them. `pc.insert` assembles the blocks for ops that need the whole value. A
-    reduce_scatter of a product becomes a sum that passes around the ring: each rank adds its product to the sum for the
-    current block, and adds its own block's product last.
+    *Collective matmuls*, over `axes`. A gather that feeds a matrix product becomes n - 1 `pc.permute`s: coordinate i
+    works on its own block first, then on the blocks of i - 1, i - 2, ... Values computed from the gathered one are
+    computed block by block. If the product contracts the gathered dim, it becomes a sum of products with slices of the
+    other operand. If it keeps that dim, its result exists as blocks, and so do results of pointwise ops on them.
+    `pc.insert` assembles the blocks for ops that need the whole value. A reduce_scatter of a product becomes a sum that
+    passes around the ring: each rank adds its product to the sum for the current block, and adds its own block's
+    product last.
 
     ```mlir
     // pc-opt --pc-window-moves=axes=tp
@@ -111,10 +112,11 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
       operands that are kept. `pc.update`s of moved values come last, so that nothing waits for them. In each task of a
       stage, additions of reduced gradients to the sums of earlier tasks also come last; their moves share buckets only
       within the task.
-    * Gathers of stored tensors (parameters split over a data axis, or their rounded copies) are grouped into *units*: tensors whose names agree
-      up to the first number ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time. At most
-      `prefetch` + 1 units are therefore in memory at any time, and fewer if their payload would exceed `prefetch-bytes`. An earlier unit that
-      is still used after this one is needed, such as an embedding that is also the head, counts from its first use on.
+    * Gathers of stored tensors (parameters split over a data axis, or their rounded copies) are grouped into *units*:
+      tensors whose names agree up to the first number ("h.3"). A unit is gathered when the one `prefetch` + 1 before it
+      has been used for the last time. At most `prefetch` + 1 units are therefore in memory at any time, and fewer if
+      their payload would exceed `prefetch-bytes`. A unit does not wait for an earlier unit that is still used after
+      this unit is needed, such as an embedding that is also the head; such earlier units are kept in addition.
     * Other gathers, and steps around a ring, start one matrix product before their position, because their results are
       large.
     * All other moves start as soon as they can. A move stays blocking if nothing could run between its start and its wait.
@@ -145,8 +147,8 @@ def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
     * (S2) every start has one wait after it in its block;
     * (S3) waits of one group come in the order of its starts, and no move blocks while an earlier one of its group is
       in flight, because a communicator runs its moves in order;
-    * (S4) two ops that use the same bytes, one of them writing, are ordered by edges. In planned programs the bytes are those of the arena,
-      and otherwise those of the value.
+    * (S4) two ops that use the same bytes, one of them writing, are ordered by edges. In planned programs these are
+      bytes of the arena, otherwise bytes of the value.
 
     Functions of tasks (`pc.call`) are checked separately. No move is in flight during a call (S3), and a call accesses
     its operands, its results and its frame.

@@ -46,7 +46,7 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
       stages.
     * Loss and squared gradient norm are sums over stages (`pc.addend`).
     * A step that generates (`pc-generate-steps`) has one task per stage and part: microbatch 0 is the part for tokens
-      that are fed back, and microbatch 1 that for prompts. Options other than `stages` have no effect on it.
+      that are fed back, and microbatch 1 the part for prompts. Options other than `stages` have no effect on it.
 
     The input is a verified placed program whose mesh has the axis, and in which no value uses this axis. Post-condition: `pc-verify-staged`.
   }];
@@ -64,8 +64,8 @@ def InlineTasks : Pass<"pc-inline-tasks", "mlir::ModuleOp"> {
   let summary = "Replace calls of tasks by the ops of the tasks";
   let description = [{
     The pass works on programs of stages, at any phase from `staged` to `planned`. Every `pc.call` is replaced by the
-    ops of its function, in planned programs with the homes that they have in this call, and the functions are removed.
-    Passes after `planned` (code generation) see no calls.
+    ops of its function, and the functions are removed. In planned programs the ops get the homes that they have in this
+    call. Passes after `planned` (code generation) see no calls.
 
     ```mlir
     // pc-opt --pc-inline-tasks

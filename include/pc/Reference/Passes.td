@@ -30,9 +30,9 @@ def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
     ```
 
     In a placed program, every intermediate value is assembled from the ranks and compared with the value on one device.
-    The pass fails if they differ. Values of type bf16 are rounded to nearest even (inside `pc.fusion` only what it
-    yields); ranks and one device are then not compared. With `exact` nothing is rounded, and a wrong plan is detected
-    at 1e-9 also in bf16.
+    The pass fails if they differ. Values of type bf16 are rounded to nearest even (inside `pc.fusion` only the yielded
+    values are rounded); ranks and one device are then not compared. With `exact` nothing is rounded, and a wrong plan
+    is detected at 1e-9 also in bf16.
   }];
   let options = [
     Option<"seed", "seed", "uint64_t", "1", "Seed of everything that the program reads">,

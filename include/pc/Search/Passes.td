@@ -23,7 +23,7 @@ def AutoParallel : Pass<"pc-auto-parallel", "mlir::ModuleOp"> {
   }];
   let dependentDialects = ["pc::PCDialect"];
   let options = [
-    Option<"flags", "flags", "std::string", "\"\"", "Flags of pc-compile, without --; those of strategies are pins">,
+    Option<"flags", "flags", "std::string", "\"\"", "Flags of pc-compile, without --; flags of strategies stay fixed">,
     Option<"to", "to", "std::string", "\"placed\"", "step, placed, staged, local, scheduled or planned">,
   ];
 }

@@ -32,7 +32,7 @@ def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
 }
 
 def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
-  let summary = "Split along one axis as the options say";
+  let summary = "Split along one axis, as the options request";
   let description = [{
     The options of this tactic are its seeds: names of dims that must or may be split, names of dims along which leaves are split,
     whether weights may be sent, and the placement of activations. The pass is for experiments with placements for which
@@ -73,11 +73,11 @@ def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
     ListOption<"parameters", "parameters", "std::string", "Names of dims along which parameters are split">,
     ListOption<"states", "states", "std::string", "Names of dims along which optimizer state is split">,
     Option<"fixed", "fixed", "bool", "false", "Whether parameters and state are never sent">,
-    ListOption<"rest", "rest", "std::string", "Names of dims; values with exactly these dims are placed as rest-split says">,
+    ListOption<"rest", "rest", "std::string", "Names of dims; rest-split sets the placement of values with exactly these dims">,
     Option<"restSplit", "rest-split", "std::string", "\"\"", "The dim of rest along which these values are split; if empty, they are whole">,
     Option<"free", "free", "bool", "false", "Choose the cheapest placements of leaves and splits of dims: among those of `may` and `must`, or all named dims if both are empty">,
     Option<"cost", "cost", "std::string", "\"bytes\"", "What the search minimizes: bytes (on the wire) or seconds (of a step)">,
-    Option<"machine", "machine", "std::string", "\"cpu\"", "Machine whose seconds count: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
+    Option<"machine", "machine", "std::string", "\"cpu\"", "Machine whose predicted seconds count: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
     Option<"bytePrice", "byte-price", "double", "0", "Price, in seconds, of a byte of a parameter, gradient or state on a rank">,
     Option<"tell", "tell", "bool", "false", "Report the seconds in a remark">,
   ];

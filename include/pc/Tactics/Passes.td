@@ -142,12 +142,13 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
 }
 
 def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
-  let summary = "Put the sequence in an order in which causal attention is the same work on every rank";
+  let summary = "Put the sequence in an order that gives every rank the same amount of work in causal attention";
   let description = [{
-    Step program -> step program, before `pc-set-mesh`. The pass sets `zigzag <ranks>` in `pc.program`. Index i of the sequence in tokens,
-    targets, position tables and attention then means position `zigzagPosition(i)`. The sequence is divided into 2n chunks, and the block of rank
-    r holds chunks r and 2n-1-r, so that causal attention is the same work on every rank. Results are the same as before, and the runtime gets
-    logits in the sequence's own order. The pass is for `pc-context-parallel{form=ring}`.
+    Step program -> step program, before `pc-set-mesh`. The pass sets `zigzag <ranks>` in `pc.program`. Index i of the
+    sequence in tokens, targets, position tables and attention then means position `zigzagPosition(i)`. The sequence is
+    divided into 2n chunks, and the block of rank r holds chunks r and 2n-1-r, so that every rank has the same amount of
+    work in causal attention. Results are the same as before, and the runtime gets logits in the sequence's own order.
+    The pass is for `pc-context-parallel{form=ring}`.
 
     ```mlir
     // pc-opt --pc-zigzag=ranks=2
@@ -169,7 +170,7 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
 }
 
 def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
-  let summary = "Make the dispatch to experts, and the combination of their results, ops of their own";
+  let summary = "Turn the dispatch to experts, and the combination of their results, into separate ops";
   let description = [{
     Step program -> step program, before `pc-set-mesh`. In a routed product, values by token become values by token and expert: an einsum
     `dispatch`, `"b s e, b s n -> b s n e"`, is inserted before it, and `combine`, `"b s n e, b s n -> b s e"`, after it. Sums of combines become
@@ -222,12 +223,14 @@ def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
     %o, %lse = pc.attention causal %qh, %kh, %vh ...
     ```
 
-    The first dim of those into which a reshape divides the sequence is also split, if it can be. So recurrences in chunks
-    (`pc-chunk-recurrences`) stay on their rank, and only states of chunks are gathered.
+    If a reshape divides the sequence into several dims, the first of these is also split, if possible. Recurrences in
+    chunks (`pc-chunk-recurrences`) are therefore computed without communication, and only states of chunks are
+    gathered.
 
-    `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients are reduce_scattered;
-    `pc-window-moves` turns these moves into steps around a ring. They send 4(n-1)/n of the bytes of the keys per layer,
-    for any number of heads. It fails if the program is not in zigzag order of as many ranks as the axis has.
+    `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients are
+    reduce_scattered; `pc-window-moves` turns these moves into steps around a ring. They send 4(n-1)/n of the bytes of
+    the keys per layer, for any number of heads. It fails if the program is not in zigzag order for the number of ranks
+    on the axis.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"cp\"", "The mesh axis to use">,
@@ -308,16 +311,16 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
 }
 
 def Offload : Pass<"pc-offload", "mlir::ModuleOp"> {
-  let summary = "Keep values on disk or in memory of the host, and carry them in for their readers";
+  let summary = "Keep values on disk or in memory of the host, and copy them to the device before they are read";
   let description = [{
     Placed program -> placed program, after all other tactics of that phase. The values become values in the space `to`. Carries bring
     them to the device for their readers, and take new values back. All ops still compute on the device, so a program with offload gives
     the same bits as one without. `pc-schedule` starts the carries early and waits for them late.
 
-    * `states`: those of the optimizer, which reads them once per step.
+    * `states`: the states of the optimizer, which reads them once per step.
     * `masters`: f32 parameters that only the optimizer reads, because the passes read rounded copies. The copies stay on the device.
     * `parameters`: all parameters. Each pass of a microbatch carries them in again, as ZeRO-3 gathers them, and rounds them again.
-    * `activations`: what layers, except the last one, keep for the backward pass.
+    * `activations`: the values that layers, except the last one, keep for the backward pass.
 
     ```mlir
     // pc-opt --pc-differentiate --pc-set-mesh --pc-offload
@@ -374,9 +377,9 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
       %dw = pc.resize %g dim 0 : (tensor<7xf32>) -> tensor<8xf32>
     ```
 
-    Dims that tensor parallelism of one of `forms` splits over axes of its own are not padded. A parameter without
-    another dim, or with fewer than `ranks` entries along each, is not padded. In 2D and 2.5D the row axis shards
-    weights as ZeRO does, and so does axis i in 3D; `ranks` includes the ranks of these axes.
+    Dims that tensor parallelism of one of `forms` splits over its axes are not padded. A parameter without another dim,
+    or with fewer than `ranks` entries along each, is not padded. In 2D and 2.5D the row axis shards weights as ZeRO
+    does, and so does axis i in 3D; `ranks` includes the ranks of these axes.
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "The number by which a dim must divide">,
@@ -394,8 +397,8 @@ def StackUpdates : Pass<"pc-stack-updates", "mlir::ModuleOp"> {
     matrices. An all_to_all brings it whole matrices, and another move brings the results back. Stacks are padded with zeros to a multiple of
     `multiple`.
 
-    The stacked ops are all ops between the first and the last product of an update, and ops that read only these. Updates with other ops there
-    than pointwise ops and einsums stay as they are.
+    The stacked ops are all ops between the first and the last product of an update, and ops that read only these. An
+    update is not changed if other ops than pointwise ops and einsums are among them.
 
     ```mlir
     // pc-opt --pc-stack-updates=multiple=4
