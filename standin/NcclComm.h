@@ -1,7 +1,7 @@
 //===- NcclComm.h - Communicators between threads or processes ------------===//
-// Each rank of a communicator owns a mailbox, an anonymous file that the others read. It says how many calls the rank
-// has begun, which ones, and the data that it contributes. The scheduler asks which ranks have arrived; nothing ever
-// blocks inside an item. Ranks find each other through /proc/<pid>/fd on one machine.
+// Each rank of a communicator owns a mailbox, an anonymous file that the others read. It has the number of calls that
+// the rank has begun, their descriptions, and the data that it contributes. The scheduler asks which ranks have
+// arrived; nothing ever blocks inside an item. Ranks find each other through /proc/<pid>/fd on one machine.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_NCCLCOMM_H
 #define PC_STANDIN_NCCLCOMM_H

@@ -228,7 +228,7 @@ namespace {
 
 /// The calls in flight on each device, and the tickets of those that have not begun.
 struct Devices {
-  std::map<int, int> flying, ctas; ///< For each device; `ctas` counts those of small communicators.
+  std::map<int, int> flying, ctas; ///< For each device; `ctas` counts the CTAs of small communicators.
   std::map<int, std::set<uint64_t>> waiting;
   uint64_t nextTicket = 1, resets = 0;
 };

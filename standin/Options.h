@@ -70,7 +70,7 @@ void forgetReports();
 /// Counts an opportunity for a fault of `kind`; true if this is the one to apply.
 bool faultHere(const char *kind);
 
-/// Prints to stderr what a fault did.
+/// Prints to stderr the effect of a fault.
 void tellFault(const std::string &text);
 
 } // namespace pc::standin

@@ -38,7 +38,7 @@ static LogicalResult checkBounds(InputOp input, int64_t vocabulary = 0, bool may
   return success();
 }
 
-/// Fails unless the tokens, targets or weights of the loss are batch x sequence as `program` says, and tokens and
+/// Fails unless the tokens, targets or weights of the loss have the shape batch x sequence of `program`, and tokens and
 /// targets index dims of its whole vocabulary.
 static LogicalResult checkSizes(InputOp input, ProgramOp program) {
   auto type = cast<RankedTensorType>(input.getValue().getType());

@@ -117,8 +117,8 @@ private:
 
 } // namespace
 
-/// Moves the ops of `other` to the end of `step`. Both have the same parameters, tables and caches. Those of `other`
-/// are erased, and its ops write into the caches after those of `step`.
+/// Moves the ops of `other` to the end of `step`. Both have the same parameters, tables and caches. The caches of
+/// `other` are erased, and its ops write into the caches of `step`, after the ops of `step`.
 void GenerateSteps::append(func::FuncOp step, func::FuncOp other) {
   llvm::StringMap<Value> leaves; // the key is the text of the op
   auto textOf = [](Operation *leaf) {

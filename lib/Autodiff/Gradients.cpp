@@ -33,7 +33,7 @@ static Type ofRows(Value bias, Value queries) {
   return RankedTensorType::get(shape, type.getElementType());
 }
 
-/// The results of a split have separate gradients, which are joined to that of its operand.
+/// The results of a split have separate gradients, which are joined to the gradient of its operand.
 LogicalResult Gradients::join(SplitQkvOp split) {
   SmallVector<Value> parts;
   for (Value result : split->getResults())
@@ -277,7 +277,7 @@ struct Gradients::Rules {
   }
 
   /// A sink has the weight w = exp(sink - lse) in the softmax of each query, and its value is 0. So its gradient is
-  /// that of a score, w (0 - dy o).
+  /// computed like the gradient of a score: w (0 - dy o).
   Value gradientOfSinks(AttentionOp attention) {
     Value lse = attention.getLse(), sinks = attention.getSinks();
     Type each = lse.getType();

@@ -1,5 +1,5 @@
 //===- LayerOrder.h - The ops of a model in the order of its layers --------------------------===//
-// Sorting makes it possible to divide a model into stages whatever the order of its ops, for example if another
+// After sorting, a model can be divided into stages even if its ops were in another order, for example because another
 // importer wrote it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_AUTODIFF_LAYERORDER_H

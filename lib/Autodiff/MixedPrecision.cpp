@@ -42,7 +42,7 @@ public:
       : builder(context), f32(builder.getF32Type()), bf16(builder.getBF16Type()),
         residual(narrowResidual ? Type(bf16) : Type(f32)), narrowTables(narrowTables) {}
 
-  /// `sums`: yielded values are summed over microbatches, so they stay f32.
+  /// If `sums` is true, the yielded values are summed over microbatches, so they stay f32.
   void run(Block &body, bool sums) {
     for (Value value : body.getTerminator()->getOperands())
       if (sums || !cast<RankedTensorType>(value.getType()).getRank())

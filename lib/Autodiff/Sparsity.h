@@ -10,7 +10,7 @@
 
 namespace pc {
 
-/// How the elements of a matrix are chosen. Numbers are those of the group (`groupSettings`).
+/// How the elements of a matrix are chosen. The numbers come from the settings of the group (`groupSettings`).
 struct Sparsity {
   double share = 0; ///< of the elements of a row that are 0 at the end; 0: a pattern instead
   int64_t kept = 0; ///< with a pattern: elements kept in each `among` adjacent ones of a row

@@ -65,7 +65,7 @@ double pc::flopsOf(Operation *op) {
     return sum;
   }
   auto factored = dyn_cast<FactorOpInterface>(op);
-  auto packed = [](Value o) { // one product over the rectangle of scores, of as many keys as queries
+  auto packed = [](Value o) { // one product over the square of scores, with the same number of keys and queries
     auto type = cast<RankedTensorType>(o.getType());
     return static_cast<double>(type.getNumElements()) * static_cast<double>(type.getDimSize(1));
   };
@@ -224,8 +224,8 @@ double pc::messageSeconds(double bytes, const NodeSpread &spread, const MachineM
   return machine.moveSeconds + link.latency + bytes / bandwidth;
 }
 
-/// Seconds of the hops of a ring of n ranks, with `here` of them on a node. An all_reduce goes round the ring twice, or
-/// up and down a tree of nodes.
+/// Seconds of the hops of a ring of n ranks, with `here` of them on a node. An all_reduce passes twice around the ring,
+/// or up and down a tree of nodes.
 static double ringLatency(MoveKind kind, int64_t n, int64_t here, const MachineModel &machine) {
   int64_t nodes = llvm::divideCeil(n, here), rounds = kind == MoveKind::AllReduce ? 2 : 1;
   auto seconds = [&](int64_t inNode, double between, double hop) {

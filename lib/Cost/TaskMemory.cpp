@@ -33,8 +33,8 @@ TaskMemory TaskMemory::of(Block &body, int64_t arenaBytes) {
     bytes[end] -= count;
   };
   for (const PlacedBuffer &buffer : profile.buffers()) {
-    // A buffer that lives in several stretches counts as kept between them. In the first and the last stretch, it
-    // counts as `own` at positions outside of its life.
+    // If a buffer is used in several separate spans of time, it is assumed to be kept between them. In the first and
+    // the last stretch, it counts as `own` at positions outside of its life.
     int64_t end = std::min(buffer.life.last + 1, liveness.size());
     int first = stretchOf(buffer.life.first), last = stretchOf(end - 1);
     add(all, buffer.life.first, end, buffer.bytes);

@@ -153,7 +153,7 @@ static LogicalResult checkShown(ModuleOp module) {
   return failure(walked.wasInterrupted());
 }
 
-/// A model has no plan yet, and its target is that of the flags.
+/// A model has no plan yet, and its target comes from the flags.
 FailureOr<Origin> pc::originOf(ModuleOp module) {
   std::optional<Phase> phase = phaseOf(module);
   if (!phase)

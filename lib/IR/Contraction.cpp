@@ -2,7 +2,7 @@
 // Input: the factor rule of an einsum. Result: its factors, sorted into the roles of a batched matrix product (batch,
 // m, n, k, and those in only one operand) in the order in which they occur in the result, then in the operands. The
 // factors and the mask of an einsum show whether it copies tokens to (token, expert) entries, or combines entries to
-// tokens. The mask's last dim is that of experts; the other dims are those of tokens.
+// tokens. The mask's last dim is that of experts; the other dims belong to tokens.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Dispatch.h"

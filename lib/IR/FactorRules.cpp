@@ -321,7 +321,7 @@ FactorRule GumbelOp::getFactorRule() {
 }
 FactorRule SamplingThresholdOp::getFactorRule() { return make(*this, "b m v, b m c -> b m").keepWhole({"v", "c"}); }
 
-/// The factors of ops on blocks are blocks: their sizes are those of the scales.
+/// The factors of ops on blocks are blocks: their sizes are the sizes of the scales.
 static FactorRule blocksRule(Operation *op, const FactorRule &ofElements, ArrayRef<int64_t> blocks) {
   FactorRule rule = ofElements;
   for (auto [factor, size] : llvm::zip(rule.factors, blocks))

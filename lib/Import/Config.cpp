@@ -101,7 +101,7 @@ double parametersOf(const ModelConfig &config) {
          (double(config.layers + config.encoderLayers) * (2 * heads + 3 * ffn) + 2 * double(config.vocab));
 }
 
-/// Key/value heads: null means as many as query heads.
+/// Key/value heads: null means the number of query heads.
 void readKVHeads(ConfigReader &reader, const Family &family, ModelConfig &config) {
   if (!family.kvHeads) {
     config.kvHeads = config.heads;

@@ -21,7 +21,8 @@ struct ConfigKey {
   ConfigKey(std::initializer_list<const char *> list) : places(list.begin(), list.end()) {}
 };
 
-/// Whether a key decides what a model with given weights computes, or only how it is trained, initialized or used.
+/// Whether a key changes the results of a model with given weights, or only how the model is trained, initialized or
+/// used.
 enum class KeyRole { Computes, Aside };
 
 /// Input: one config.json. State: the keys that were read, and the recorded meanings. After an error getters return a

@@ -141,7 +141,7 @@ struct Family {
   llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true if absent
   llvm::StringRef normFirst = ""; ///< norms are before blocks, or after residual sums
   bool normsAfterSums = false;    ///< norms are after residual sums, always
-  llvm::StringRef scoreDim = "";  ///< scores are divided by its root, instead of that of head_dim
+  llvm::StringRef scoreDim = "";  ///< scores are divided by its root, instead of the root of head_dim
   bool unscaled = false;          ///< scores are not divided
   /// attn_logit_softcapping and final_logit_softcapping; 0: none; no such key: none.
   std::optional<double> scoreCap = std::nullopt, logitCap = std::nullopt;

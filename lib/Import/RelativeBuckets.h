@@ -9,8 +9,8 @@
 
 namespace pc {
 
-/// Buckets of T5 (C. Raffel et al., 2020): each short distance has its own bucket, longer distances share a bucket with
-/// those of about the same logarithm, and all distances from `farthest` on have the same one. As a function of the
+/// Buckets of T5 (C. Raffel et al., 2020): each short distance has its own bucket, longer distances share a bucket if
+/// their logarithms are about the same, and all distances from `farthest` on share one bucket. As a function of the
 /// index t - s + sequence - 1 of key t and query s, the bucket changes at few places: it is values[i] from index
 /// pieces[i] on.
 struct RelativeBuckets {

@@ -1,7 +1,7 @@
 //===- VerifyLocal.cpp - Verifies local programs -------------------------------------===//
 // (L1) no type has a placement. (L2) leaves and outputs state their global shape and layout, from which the local shape
-// follows. (L3) axes are those of the mesh. (L4) an update sets a leaf of this program, of the same type, once. (L5) no
-// op is left that only models have. Passes.td lists the same numbers.
+// follows. (L3) axes are in the mesh. (L4) an update sets a leaf of this program, of the same type, once. (L5) no op is
+// left that only models have. Passes.td lists the same numbers.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYLOCAL
 #include "pc/Localize/Passes.h"

@@ -21,7 +21,8 @@ using namespace pc;
 
 namespace {
 
-/// Returns true if `op` may be computed block by block as `row` says: results are blocked, or sums over the blocks.
+/// Returns true if `op` may be computed block by block according to `row`: results are blocked, or sums over the
+/// blocks.
 bool worksOnBlocks(Operation *op, const Row &row) {
   if (!op->hasTrait<Pointwise>() && !op->hasTrait<Rowwise>() && !isa<EinsumOp, ReduceMaxOp>(op))
     return false;
@@ -105,8 +106,8 @@ Window BlockDecisions::pair(ArrayAttr a, ArrayAttr b, int64_t n) const {
   return first(a) < first(b) ? Window{a, b, n} : Window{b, a, n};
 }
 
-/// When an op needs a gathered value whole, the gather is added to `whole`, all decisions after it are discarded, and
-/// the loop goes back to it.
+/// If an op needs the whole gathered value, the gather is added to `whole`, all decisions after it are discarded, and
+/// the loop continues from the gather.
 void BlockDecisions::followGathers() {
   for (Block::iterator at = block.begin(); at != block.end();) {
     Operation *op = &*at++;

@@ -32,7 +32,7 @@ struct Blocked {
   int64_t dim = 0;
 };
 
-/// How an op is computed block by block: the row says which operands and results are blocked, and along which dim.
+/// How an op is computed block by block: the row states which operands and results are blocked, and along which dim.
 struct BlockStep {
   Window window;
   Row row;
@@ -81,8 +81,8 @@ private:
   Window windowOf(mlir::Operation *move, mlir::ArrayAttr axes) const;
   Window pair(mlir::ArrayAttr a, mlir::ArrayAttr b, int64_t n) const;
 
-  /// Decides ops in program order, starting at gathers. At an op that needs a gather whole, goes back to the gather and
-  /// discards later decisions.
+  /// Decides ops in program order, starting at gathers. At an op that needs the whole result of a gather, returns to
+  /// the gather and discards all later decisions.
   void followGathers();
 
   /// Returns a blocked gather that `op`, or an op in its region, does not read block by block, and that op.

@@ -46,8 +46,8 @@ private:
     return gather && gather.getDim() == 1 ? gather : AllGatherOp();
   }
 
-  /// The axes of the ring: those over which keys and values are gathered. Fails unless that is one ring of as many
-  /// ranks as the zigzag order has.
+  /// The axes of the ring: those over which keys and values are gathered. Fails unless all of it is one ring, with the
+  /// number of ranks of the zigzag order.
   template <typename Op> FailureOr<ArrayAttr> ringOf(Op op) {
     AllGatherOp keys = gatherOf(op.getK()), values = gatherOf(op.getV());
     int64_t n = keys ? mesh.size(keys.getMoveAxes()) : 0;
@@ -75,8 +75,8 @@ private:
     return counts;
   }
 
-  /// The dropout of a step, if `op` has dropout. The positions of its keys are `shift` blocks before those of its
-  /// queries.
+  /// The dropout of a step, if `op` has dropout. The positions of its keys are `shift` blocks before the positions of
+  /// its queries.
   template <typename Op> std::pair<DropAttr, SmallVector<Value>> stepDrop(Op op, int64_t shift) {
     SmallVector<Value> offsets(op.getOffsets());
     DropAttr drop = op.getDropAttr();

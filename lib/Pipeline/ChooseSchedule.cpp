@@ -106,7 +106,7 @@ std::optional<Schedule> best(int stages, int microbatches, ProblemFor problemFor
     std::optional<Problem> problem = problemOf(shape, microbatches, problemFor, refused);
     if (!problem)
       continue;
-    // Limits for as many microbatches as there are stages, for twice as many, and for any number.
+    // Without a memory limit, tries one for `stages` microbatches at a time, one for 2 `stages` - 1, and none.
     bool limited = !problem->limit.empty();
     for (int times : limited ? std::vector{0} : std::vector{stages, 2 * stages - 1, 0}) {
       for (int d = 0; d < stages && times; ++d) {

@@ -13,7 +13,7 @@
 
 namespace pc::pipeline {
 
-/// A task of a chunk, for any microbatch. Its values are those of the step: leaves, arguments of the accumulation's
+/// A task of a chunk, for any microbatch. Its values are values of the step: leaves, arguments of the accumulation's
 /// body, and results of other tasks of the microbatch. Instead of a value, there may be the number of a yielded value,
 /// which means the sum so far.
 struct WrittenTask {

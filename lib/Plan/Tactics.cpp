@@ -1,5 +1,5 @@
 //===- Tactics.cpp - The table of tactics --------------------------------------------------===//
-// Each row says which flags add the tactic, which axes it uses, in which phase it runs, and what it does not allow.
+// Each row states which flags add the tactic, which axes it uses, in which phase it runs, and what it does not allow.
 // Functions before the rows read the flags of one tactic.
 //===---------------------------------------------------------------------------------------===//
 #include "pc/Plan/Tactics.h"

@@ -463,8 +463,8 @@ struct Placer::Split {
   bool copies = false; ///< all ranks have copies, because types do not show how a dim is split
 };
 
-/// Whether dims with one letter may have different sizes: a reshape divides a dim by the sizes of dims that are whole,
-/// and scales have one element for each block. The fingerprint contains these numbers.
+/// Whether dims with the same letter may have different sizes: a reshape divides a dim into several, of which only one
+/// may be split, and scales have one element for each block. The fingerprint contains these numbers.
 static bool mayDiffer(Operation *op) { return isa<ReshapeOp, EncodeOp, DecodeOp>(op); }
 
 /// Reads the dims of operands and results. Those with the same letter must have the same split and size.

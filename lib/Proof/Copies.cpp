@@ -1,7 +1,7 @@
 //===- Copies.cpp - Sums over dims that no operand has --------------------------------------===//
 // If a value does not depend on an index, its sum over that index is the value times a number of copies. In a local
-// program, each rank has as many copies as its block of the index has elements. The proof does not know how ranks
-// divide the index, and does not need to.
+// program, each rank has one copy for each element in its block of the index. The proof does not know how ranks divide
+// the index, and does not need to.
 //===-----------------------------------------------------------------------------===//
 #include "Place.h"
 

@@ -24,7 +24,7 @@ std::string pc::digestOf(StringRef bytes) {
 namespace {
 
 /// Hashes a program without printing it. Types and attributes are printed at their first use; later uses, and all uses
-/// of values, are numbers. Equal programs have equal digests, whatever their context or addresses.
+/// of values, are numbers. Equal programs have equal digests, also in other MLIR contexts and at other addresses.
 class Writer {
 public:
   void add(uint64_t number) { hash.update(ArrayRef(reinterpret_cast<const uint8_t *>(&number), sizeof number)); }

@@ -159,7 +159,7 @@ private:
   /// the smaller dim is a group of neighbours along the larger one. Chunks of zigzag order must have whole groups.
   bool permuteAlike(int64_t a, int64_t b) const { return a == b || std::min(a, b) % chunks == 0; }
 
-  /// A letter that must stay whole or is indexed depends on the order of its dim.
+  /// If a letter must stay whole or is used as an index, the op depends on the order of this dim.
   LogicalResult checkRule(Operation *op) {
     std::optional<Rule> rule = ruleOf(op);
     return forEachDim(op, *rule, [&](Value value, int64_t dim, int letter, Value first, int64_t firstDim) {

@@ -24,7 +24,7 @@ static std::optional<Range> rangeOf(Value value) {
   return home < 0 ? std::nullopt : std::optional(Range{home, home + byteSize(value.getType())});
 }
 
-/// The results of `op`. The results of a start are those of its wait.
+/// The results of `op`. The results of a start are the results of its wait.
 static SmallVector<Value> resultsOf(Operation *op) {
   auto start = dyn_cast<StartOp>(op->getParentOp());
   if (!start)
@@ -35,7 +35,7 @@ static SmallVector<Value> resultsOf(Operation *op) {
   return {};
 }
 
-/// The score of an op is that of its worst result.
+/// The score of an op is the score of its worst result.
 int Packing::fit(Operation *op) {
   const Layout &layout = layoutOf(op);
   int fit = 3;

@@ -37,7 +37,7 @@ static std::string nameOfRow(Operation *op) {
 }
 
 /// The letters that optional operands add to the row of attention, of its gradient, or of noise for logits. `operands`
-/// and `results` are letters at the end of the spec; `whole` are those of the new letters that must stay whole.
+/// and `results` are letters at the end of the spec; `whole` lists the new letters that must stay whole.
 struct MoreOfAttention {
   std::string operands, whole, results;
 };

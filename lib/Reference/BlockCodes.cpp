@@ -1,5 +1,5 @@
 //===- BlockCodes.cpp - The meaning of codes of 8 bits with a scale per block -----------------===//
-// Numbers are those of pcrt/block_codes.h. A code is its byte, read as a signed number.
+// The numbers of codes are in pcrt/block_codes.h. A code is its byte, read as a signed number.
 //===-----------------------------------------------------------------------------------------===//
 #include "pc/IR/BlockCodes.h"
 #include "Evaluators.h"

@@ -53,7 +53,8 @@ static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bo
       double &target = result[at[in.size()] + k * along(in.size())];
       target = largest ? std::max(target, product) : target + product;
     }
-    // Counts up like an odometer: a factor that wraps goes back to its first element and carries to the next outer one.
+    // Counts up like an odometer: a factor that passes its last element returns to its first one and advances the next
+    // outer factor.
     for (int64_t o = int64_t(n) - 2; o >= 0; --o) {
       int64_t f = order[o];
       bool wraps = ++index[f] == sizes[f];
@@ -79,7 +80,7 @@ static size_t numberOf(Operation *op, Value operand) {
   return llvm::find(op->getOperands(), operand) - op->operand_begin();
 }
 
-/// Returns a function that says whether query s of this rank, in batch row b, sees key t. If `sees` has a count of keys
+/// Returns a function that is true if query s of this rank, in batch row b, sees key t. If `sees` has a count of keys
 /// for each query, the count decides; otherwise positions do.
 template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t offset) {
   if (!attention.getCausal())
@@ -116,7 +117,7 @@ template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
   return scores;
 }
 
-/// Returns a function that says whether a query of packed attention sees a key. There are as many keys as queries, both
+/// Returns a function that is true if a query of packed attention sees a key. There are as many keys as queries, both
 /// in the order of their positions.
 template <typename Op> static Sight sightOf(Op attention) {
   if (!attention.getCausal())

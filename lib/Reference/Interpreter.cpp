@@ -60,7 +60,7 @@ Tensor *pc::find(Results &results, StringRef name) {
   return it == results.end() ? nullptr : &it->value;
 }
 
-/// Adds the results of a stage to those of the others. Results that several stages have must agree.
+/// Adds the results of a stage to the results of the other stages. Results that several stages have must agree.
 static LogicalResult merge(Results &all, Results stage, func::FuncOp function, double tolerance) {
   for (NamedTensor &result : stage) {
     Tensor *known = find(all, result.name);

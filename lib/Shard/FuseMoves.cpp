@@ -23,7 +23,7 @@ static SmallVector<StringAttr> jointAxes(MoveOpInterface first, MoveOpInterface 
   bool splits = makesBlocks(kind), gathers = takesBlocks(kind);
   if (isRooted(kind) || (factsOf(kind).flags & PCRT_MOVE_UNPLACED) || (splits && gathers))
     return {};
-  if (gathers) { // the axes that `second` removes are major to those of `first`
+  if (gathers) { // the axes that `second` removes are major to the axes of `first`
     b.append(a);
     return b;
   }

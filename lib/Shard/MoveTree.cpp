@@ -68,8 +68,8 @@ Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
   // The bytes that the root sends or receives, if there is a root.
   if (takesBlocks(*move) || makesBlocks(*move))
     return priceOf(*move, once, terms);
-  // The price is that of two moves with blocks in between (reduce_scatter and all_gather, scatter and gather). The root
-  // of a broadcast or reduce sends or receives n times `once`, but with that price, a tree's price would depend on
+  // The price is the sum of two moves with blocks in between (reduce_scatter and all_gather, scatter and gather). The
+  // root of a broadcast or reduce sends or receives n times `once`, but with that price, a tree's price would depend on
   // which other states it passes through.
   return priceOf(*move, 2 * once, terms);
 }
@@ -94,7 +94,7 @@ MoveTree Moves::search(const MoveTerms &terms, AxisState from, StateSet needed) 
   for (unsigned i = 1; i < n; ++i)
     if (needed.contains(nodes[i]))
       goal |= 1u << i;
-  // best[set]: the cheapest tree that makes exactly the states of `set`, as bits over `nodes`.
+  // best[set]: the cheapest tree that produces exactly the states in `set`, as bits over `nodes`.
   std::vector<MoveTree> best(all);
   std::vector<bool> reached(all);
   reached[1] = true;

@@ -13,7 +13,7 @@
 
 namespace pc {
 
-/// build() makes variables and tables from a graph and seeds, solve() chooses, and the accessors then return rows,
+/// build() creates variables and tables from a graph and seeds, solve() chooses, and the accessors then return rows,
 /// states and move trees. Graph and seeds must outlive the problem. After solve(), it does not change.
 class PlacementProblem {
 public:

@@ -1,7 +1,7 @@
 //===- Price.h - The price of a choice of placements -----------------------------------===//
 // Prices are compared by these figures, in this order: illegal choices, bytes on the wire or picoseconds of a machine,
 // moves with traffic, moves without traffic, elements computed per rank, ops that read partial sums. They are integers,
-// so that every machine makes the same choice. They have 128 bits, because the bytes of large models overflow 64.
+// so that the choice is the same on every machine. They have 128 bits, because the bytes of large models overflow 64.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_PRICE_H
 #define PC_LIB_SHARD_PRICE_H

@@ -29,7 +29,7 @@ std::string textOf(const FoundPlacement &found) {
          (found.leftOut.empty() ? "" : "; too wide with " + found.leftOut);
 }
 
-/// The pass pc-propagate. It builds seeds from its options and prints what it found if the options ask for it.
+/// The pass pc-propagate. It builds seeds from its options and, if the options request it, prints the result.
 struct Propagate : pc::impl::PropagateBase<Propagate> {
   using PropagateBase::PropagateBase;
 

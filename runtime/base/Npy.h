@@ -22,8 +22,8 @@ struct NpyArray {
 /// Whether the file begins as a .npy file.
 bool isNpy(const InputFile &file);
 
-/// Reads the header, which is not trusted, and checks that the file has as many elements as the header says. `what`
-/// names an element in messages. Throws PCRT_BAD_DATA naming the file.
+/// Reads the header, which is not trusted, and checks that the file has the number of elements that the header states.
+/// `what` names an element in messages. Throws PCRT_BAD_DATA naming the file.
 NpyArray readNpy(const InputFile &file, const std::string &what);
 
 } // namespace pcrt

@@ -24,7 +24,7 @@ using namespace pcrt;
 
 namespace {
 
-/// Writes to a descriptor from a separate thread, which lives as long as the process; so does the printer. Any thread
+/// Writes to a descriptor from a separate thread, which runs until the process ends; so does the printer. Any thread
 /// may call it.
 class Printer {
 public:

@@ -162,7 +162,7 @@ struct Program {
   std::string weights; ///< Directory of the weights that the model was imported with, or empty.
   std::string config;  ///< The text of config.json.
   Json adapter;        ///< PEFT's adapter_config.json without the place of the base; null: there is no adapter.
-  Json report;         ///< In a pipeline, that of stage 0 covers all stages.
+  Json report;         ///< In a pipeline, the one of stage 0 covers all stages.
   Json configMeans;    ///< The keys of config.json that define the model, and their values (runtime/README.md).
   std::vector<std::pair<std::string, std::string>>
       ties; ///< Names under which files may also store a weight, with the name of the tensor itself.

@@ -37,8 +37,8 @@ public:
   void open();
 
   /// Writes the part of a rank's block that lies inside the value (the rest is padding) to its place in the file.
-  /// `data` is the block in `dtype`. Returns PCRT_OK, or PCRT_RESOURCE (errno says why). Allocates nothing. Only one
-  /// thread may call it at a time.
+  /// `data` is the block in `dtype`. Returns PCRT_OK, or PCRT_RESOURCE with the reason in errno. Allocates nothing.
+  /// Only one thread may call it at a time.
   pcrt_status write(int64_t place, const Dims &valid, const Block &block, const Box &box, int32_t dtype,
                     const void *data) const;
   /// A stream for one of several writing threads, valid until close(). write() uses number 0. One thread must ask for

@@ -327,7 +327,7 @@ CheckpointWriter::~CheckpointWriter() {
     directory->discard();
 }
 
-/// Rethrows a failure; if it is PCRT_RESOURCE, says which checkpoint is left.
+/// Rethrows a failure; if it is PCRT_RESOURCE, the message names the checkpoint that is left.
 void CheckpointWriter::giveUp(const Failure &failure) {
   files.reset();
   if (directory && !directory->committed())

@@ -119,8 +119,8 @@ std::string CheckpointSeries::newestWhole() {
 }
 
 /// Returns the checkpoint that --rollback means if numbers were not finite after `newest`, and `newest` otherwise. If
-/// the process is killed in between, the next start does the same again: the newest checkpoint, which says where
-/// numbers were not finite, is renamed last.
+/// the process is killed in between, the next start does the same again: the newest checkpoint, which records the step
+/// with non-finite numbers, is renamed last.
 std::string CheckpointSeries::goBack(const std::string &newest) {
   Trajectory end;
   onAllRanks(comm, [&] { end = Trajectory::read(newest); });

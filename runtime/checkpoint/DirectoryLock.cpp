@@ -1,7 +1,7 @@
 //===- DirectoryLock.cpp - One run at a time saves to a directory ---------===//
 // The lock file is written and locked under a temporary name, and link() gives it the name DIR.lock, which fails if
-// that exists. A dead holder's file is replaced by rename(). On file systems without flock, boot and process id say
-// whether the holder lives. Sources: open(2) on O_EXCL over NFS, flock(2).
+// that exists. A dead holder's file is replaced by rename(). On file systems without flock, boot id and process id tell
+// whether the holder still runs. Sources: open(2) on O_EXCL over NFS, flock(2).
 //===----------------------------------------------------------------------===//
 #include "checkpoint/DirectoryLock.h"
 #include "base/Failure.h"

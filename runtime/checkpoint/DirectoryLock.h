@@ -1,7 +1,7 @@
 //===- DirectoryLock.h - One run at a time saves to a directory -----------===//
-// DIR.lock names the process that saves to DIR: host, process, boot. The process holds an flock on it while it lives.
-// If the holder died on this machine, the next process takes the lock over; a lock of another machine must be removed
-// by the user.
+// DIR.lock names the process that saves to DIR: host, process, boot. The process holds an flock on it until it ends. If
+// the holder died on this machine, the next process takes the lock over; a lock of another machine must be removed by
+// the user.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_DIRECTORYLOCK_H
 #define PCRT_CHECKPOINT_DIRECTORYLOCK_H

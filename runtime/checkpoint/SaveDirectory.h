@@ -33,8 +33,8 @@ std::string plainPath(std::string path);
 std::string whereCheckpointIs(const std::string &directory);
 
 /// Removes the checkpoint in a directory, and the directory if nothing else is in it. If it is killed at any moment, a
-/// complete checkpoint or none is left. A directory with nothing else in it is renamed to `meanwhile` first, so that
-/// whatever has that name may be removed later.
+/// complete checkpoint or none is left. A directory with nothing else in it is renamed to `meanwhile` first, so that a
+/// directory with that name may always be removed later.
 void removeCheckpoint(const std::string &directory, const std::string &meanwhile);
 
 /// One directory to which a run saves. Rank 0 holds it, with the lock, from before the first step to the end of the
@@ -61,7 +61,7 @@ public:
   bool hasOlder() const;
   /// Makes the empty temporary directory. Throws PCRT_RESOURCE.
   void begin();
-  /// Replaces DIR by the temporary directory, which is complete now. Throws PCRT_RESOURCE; committed() then says
+  /// Replaces DIR by the temporary directory, which is complete now. Throws PCRT_RESOURCE; committed() then returns
   /// whether the new one is at DIR.
   void commit();
   bool committed() const { return inPlace; }

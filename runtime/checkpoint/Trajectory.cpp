@@ -1,6 +1,6 @@
 //===- Trajectory.cpp - The record of how a checkpoint was made -----------===//
 // Writes and reads trajectory.json, whose last key is a sum of all others, and compares trajectories and models. A
-// model's config.json is compared key by key with what the program's description says each key may be (configMeans),
+// model's config.json is compared key by key with the values that the program's description allows (configMeans),
 // because configs of one model differ in keys that do not matter.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/Trajectory.h"

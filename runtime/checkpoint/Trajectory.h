@@ -82,7 +82,7 @@ struct Trajectory {
     return found == all->second.end() ? nullptr : &found->second;
   }
 
-  /// The text of trajectory.json, with a sum of its own.
+  /// The text of trajectory.json, including its checksum.
   std::string text() const;
   /// Reads DIRECTORY/trajectory.json. Throws PCRT_BAD_DATA if it is missing, damaged or of a newer version.
   static Trajectory read(const std::string &directory);

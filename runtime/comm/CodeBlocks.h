@@ -18,7 +18,7 @@ namespace pcrt {
 /// Bytes of the codes of a whole block.
 constexpr int64_t codeBlockBytes = 4 + PCRT_CODES_BLOCK;
 
-/// Writes the codes of `count` elements, at most those of one block, whose last word is filled with zeros.
+/// Writes the codes of `count` elements, at most one block, and fills the last word with zeros.
 PCRT_ON_BOTH inline void encodeBlock(const float *from, int64_t count, char *to) {
   constexpr float largestCode = 127;
   float largest = 0, sum = 0; // if a number is not finite, `sum` - `sum` is NaN

@@ -226,7 +226,7 @@ private:
   int busy = 0; ///< How many Busy live.
 };
 
-/// Connects this process with the other ranks of its run. The environment tells which: the variables of pc-run
+/// Connects this process with the other ranks of its run. The environment decides which one: the variables of pc-run
 /// (PCRT_*), torchrun (RANK, WORLD_SIZE, ...), mpirun (OMPI_COMM_WORLD_*) or srun (SLURM_*). Without any of them there
 /// is one rank. PCRT_TRANSPORT=self|shm|mpi|tcp|virtual overrides the choice of transport. On failure, `error` is the
 /// message.

@@ -1,6 +1,6 @@
 //===- Moves.h - The arithmetic of moves, without any transport -----------===//
-// Defines which elements a member reads from which other member, and how addends are combined. A transport makes the
-// members' memory readable and calls these functions. Ranges [lo, hi) count elements of the result, so that threads can
+// Defines which elements a member reads from which other member, and how addends are combined. A transport gives access
+// to the members' memory and calls these functions. Ranges [lo, hi) count elements of the result, so that threads can
 // share the work. Equivalents in NCCL: all_reduce, all_gather, reduce_scatter, broadcast and reduce have the same
 // meaning; all_to_all, scatter, gather and permute are grouped ncclSend and ncclRecv.
 //===----------------------------------------------------------------------===//

@@ -16,8 +16,8 @@ namespace pcrt {
 /// part of a circle of waits, an error names it and the run ends. It owns all mappings and the descriptor.
 class ShmComm final : public Comm {
 public:
-  /// Joins the run whose shared file is `fd` as rank `rank`, and waits for all ranks. It takes over `fd`. `launched`
-  /// says that pc-run started this rank.
+  /// Joins the run whose shared file is `fd` as rank `rank`, and waits for all ranks. It takes over `fd`. `launched` is
+  /// true if pc-run started this rank.
   static pcrt_status join(int fd, int rank, bool launched, std::unique_ptr<Comm> *out, std::string *error);
   ~ShmComm() override;
 
@@ -74,8 +74,8 @@ private:
   }
   /// Checks that all members have announced the same move.
   pcrt_status compareKeys(const Group &group, uint64_t move);
-  /// The two halves of an exchange of control data: arrive announces it and waits until all members have; leave says
-  /// that this rank is done and waits until all are.
+  /// The two halves of an exchange of control data: arrive announces it and waits until all members have; leave()
+  /// reports that this rank has finished and waits until all ranks have.
   pcrt_status arrive(const Group &group, const MoveKey &key, int64_t in);
   pcrt_status leave(const Group &group);
 

@@ -64,7 +64,7 @@ struct alignas(128) RankBlock {
   std::atomic<int32_t> pid;            ///< 0 until it has joined.
   std::atomic<int32_t> left;           ///< 1 after it has ended in an orderly way.
   std::atomic<int32_t> savesOnSignals; ///< 1: stopSignals make it save and end with 128 + n.
-  std::atomic<int32_t> goesBack;       ///< 1: a restart goes back to before numbers were not finite.
+  std::atomic<int32_t> goesBack;       ///< 1: a restart continues from before the non-finite numbers.
   std::atomic<int64_t> arena;          ///< Bytes of its arena.
   std::atomic<int64_t> scratch;        ///< Bytes of its scratch memory.
   std::atomic<int64_t> flows;          ///< Bytes of its flows.

@@ -10,8 +10,8 @@ using namespace pcrt;
 /// Returns true if a text ends within its array.
 template <size_t N> static bool isText(const char (&text)[N]) { return memchr(text, 0, N) != nullptr; }
 
-/// Returns true if a header that `sender` sent makes sense. Its `group` is a group if the message belongs to a gather,
-/// and a rank otherwise.
+/// Returns true if a header that `sender` sent is valid. Its `group` is a group if the message belongs to a gather, and
+/// a rank otherwise.
 bool TcpControl::isSound(const Header &header, int sender) const {
   constexpr int64_t most = int64_t(1) << 40, mostText = 1 << 16;
   constexpr uint64_t mostFlows = 1 << 16;

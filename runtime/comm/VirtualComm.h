@@ -92,8 +92,8 @@ public:
   pcrt_status part(const Group &group) { return leave(group); }
 
   /// For messages that a device carries, instead of send and receive: `begin` waits until a slot of the flow is free,
-  /// or its next message is there; `end` says that the copy to or from the slot has been enqueued. Between the two, the
-  /// number of the message, from 0, is openedFlows()[flow].count - 1.
+  /// or its next message is there; `end` tells the other side that the copy to or from the slot has been enqueued.
+  /// Between the two, the number of the message, from 0, is openedFlows()[flow].count - 1.
   pcrt_status beginSend(int flow) { return awaitSpace(flows[flow], ++flows[flow].count); }
   pcrt_status beginReceive(int flow) { return waitAt(flows[flow], ringOf(flow), ++flows[flow].count, false); }
   void endSend(int flow);

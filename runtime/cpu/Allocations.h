@@ -25,8 +25,8 @@ void startCountingAllocations();
 /// since the last call of this function. It is always 0 in builds with a sanitizer, which owns the allocator.
 int64_t stopCountingAllocations();
 
-/// While it lives, allocations of the calling thread are served from the memory with index `thread`; if that is full,
-/// or `thread` is negative, they come from the heap and are counted.
+/// While the object exists, allocations of the calling thread are served from the memory with index `thread`; if that
+/// is full, or `thread` is negative, they come from the heap and are counted.
 class LibraryCall {
 public:
   explicit LibraryCall(int thread);

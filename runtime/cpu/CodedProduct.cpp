@@ -1,6 +1,6 @@
 //===- CodedProduct.cpp - A product with a matrix of codes -----------------===//
-// A product of few rows reads the codes directly. One of many rows makes blocks of columns f32, which a product in f32
-// reads while they are in the cache.
+// A product of few rows reads the codes directly. A product of many rows converts blocks of columns to f32, which a
+// product in f32 reads while they are in the cache.
 //===----------------------------------------------------------------------===//
 #include "cpu/CodedProduct.h"
 #include "base/Types.h"

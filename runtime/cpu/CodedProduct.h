@@ -25,7 +25,7 @@ public:
   /// `share` is the product with fewer columns, from `column` on.
   CodedProduct(const pcrt_gemm_desc &share, int64_t column);
 
-  /// Computes the first `rows` rows. Results of three rows and more have the same bits as those of other numbers.
+  /// Computes the first `rows` rows. For any number of rows from three on, a row of the result has the same bits.
   void run(const void *a, const void *b, void *c, const float *bias, const float *scales, int64_t rows);
 
   /// For products of many rows: the product in f32 of some columns, as many as fit into a cache. Its a [m, k] and c [m,
@@ -35,7 +35,7 @@ public:
   void expand(const void *b, const float *scales, int64_t column, int64_t columns, float *to) const;
   /// Writes the first `m` rows of a in f32.
   void widen(const void *a, int64_t m, float *to) const;
-  /// Changes columns of `m` rows of a result, whose rows are `stride` apart, to those of c, and writes them.
+  /// Converts columns of `m` rows of a result, whose rows are `stride` apart, to the form of c, and writes them.
   void store(float *result, int64_t m, int64_t stride, void *c, int64_t column, int64_t columns, const float *bias,
              const float *scales) const;
 

@@ -79,7 +79,7 @@ void CpuDevice::prepare(pcrt_context &context) {
   if (program.stageAxis >= 0)
     requireOk(comm, comm.openFlows(context.flows));
   openDisk(context);
-  if (context.keepsArena) // oneDNN makes its code in the first step then
+  if (context.keepsArena) // oneDNN then generates its code in the first step
     return;
   if (comm.hasOldArena())
     pool.ranges(bytes, [&](int, int64_t lo, int64_t hi) { memset(arena + lo, 0, size_t(hi - lo)); });

@@ -1,6 +1,6 @@
 //===- DiskArena.cpp - The arena on disk of one rank ----------------------===//
 // Copies are cut into pieces of 1 MiB, in which several threads keep the disk busy. A piece whose memory or length is
-// not aligned goes through blocks of its thread.
+// not aligned is copied through aligned blocks of its thread.
 //===----------------------------------------------------------------------===//
 #include "cpu/DiskArena.h"
 #include "base/Failure.h"
@@ -22,7 +22,7 @@ using namespace pcrt;
 static constexpr int64_t kBlock = PCRT_DISK_BLOCK, kPiece = 1 << 20, kSector = 512;
 /// Enough to keep an NVMe disk busy; more did not help (docs/rationale/offload.md).
 static constexpr int kThreads = 16;
-/// After as many transfers in a row that moved nothing, a file is taken to be broken.
+/// After this number of consecutive transfers that moved nothing, a file is assumed to be broken.
 static constexpr int kMostIdle = 1000;
 
 static int64_t down(int64_t offset) { return offset / kBlock * kBlock; }

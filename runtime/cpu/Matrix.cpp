@@ -10,7 +10,7 @@ using namespace pcrt;
 
 static std::optional<Matrix> matrix(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride,
                                     int32_t dtype) {
-  // The stride of an extent of 1 does not matter; choose one that makes the matrix contiguous.
+  // The stride of an extent of 1 does not matter; choose a stride with which the matrix is contiguous.
   if (columns == 1 && columnStride != 1 && rowStride != 1)
     columnStride = 1;
   if (rows == 1 && rowStride != 1 && columnStride != 1)

@@ -73,7 +73,7 @@ static void turnAll(const uint16_t *from, int64_t stride, int64_t lines, int64_t
 }
 
 /// Returns rows [row, row + rows) and the given columns of a matrix in f32: in place if they are f32, and converted at
-/// `to` otherwise. With `turns`, the copy has contiguous rows, whatever the matrix has.
+/// `to` otherwise. With `turns`, the copy has contiguous rows, even if the matrix has contiguous columns.
 static Block widen(const Matrix &matrix, const void *from, int64_t row, int64_t rows, int64_t column, int64_t columns,
                    bool turns, float *to) {
   const int64_t stride = matrix.leadingStride(), offset = row * matrix.rowStride + column * matrix.columnStride;

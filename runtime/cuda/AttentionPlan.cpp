@@ -65,7 +65,7 @@ private:
   std::vector<DnnDescriptor> made;
 };
 
-/// The operations of attention. Tensors have dims (batch, head, position, position or head dim) whatever their layout.
+/// The operations of attention. Tensors have dims (batch, head, position, position or head dim) in any layout.
 class AttentionGraph : public Builder {
 public:
   AttentionGraph(const Cudnn &dnn, const pcrt_attention_desc &desc) : Builder(dnn), d(desc) {}

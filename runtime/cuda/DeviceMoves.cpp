@@ -44,7 +44,7 @@ pcrt_status CudaDevice::countRows(pcrt_context &context, int index) {
   return PCRT_OK;
 }
 
-/// Sums with codes are only in rounds, where each is a move of its own.
+/// Sums with codes occur only in rounds, where each is a separate move.
 pcrt_status CudaDevice::enqueueMoves(pcrt_context &context, int first, int count, const void *const *ins,
                                      void *const *outs, Stream stream) {
   const pcrt_move_desc &desc = context.moves[first];

@@ -28,8 +28,8 @@ void Communicators::abort(double seconds) {
     std::thread([self = shared_from_this(), ending = all] {
       self->useDevice(self->device);
       // This is one group, because in a group NCCL tells all communicators to end before it waits for any
-      // (ncclCommAbort sets the flag, the group's end runs commReclaim). On a stream, a kernel of one communicator may
-      // precede those of another.
+      // (ncclCommAbort sets the flag, the group's end runs commReclaim). On a stream, kernels of one communicator may
+      // precede kernels of another.
       self->nccl.ncclGroupStart();
       for (NcclComm comm : ending)
         self->nccl.ncclCommAbort(comm);

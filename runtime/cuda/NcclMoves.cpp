@@ -1,7 +1,7 @@
 //===- NcclMoves.cpp - Moves by NCCL --------------------------------------===//
 // Moves map to NCCL's collectives of the same names; all_to_all, scatter, gather and permute are groups of ncclSend and
 // ncclRecv. A kernel notes each move on the host before it begins, so that a wait that times out can name it.
-// NcclConnect.cpp makes the communicators.
+// NcclConnect.cpp creates the communicators.
 //===----------------------------------------------------------------------===//
 #include "cuda/NcclMoves.h"
 #include "comm/Collective.h"

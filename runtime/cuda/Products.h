@@ -2,7 +2,8 @@
 // Row-major products are column-major products of the transposed result, so no layout is ever converted. For every
 // distinct product, the library's best few algorithms are timed at start-up on the buffers of the step. A product with
 // an epilogue is also timed as the plain product followed by our own kernel. That variant also runs if the library has
-// no algorithm with the epilogue. The choice goes to a cache file, and ranks agree on one for each product.
+// no algorithm with the epilogue. The choice is written to a cache file, and ranks agree on one choice for each
+// product.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PRODUCTS_H
 #define PCRT_CUDA_PRODUCTS_H

@@ -35,8 +35,8 @@ Session::Session(int ordinal) : queues(hardwareQueues) {
     fail(PCRT_RESOURCE,
          "the CUDA driver (" + library.path +
              ") finds no device; check nvidia-smi and CUDA_VISIBLE_DEVICES, or compile with --target=cpu");
-  // If there are too few devices, ranks may share them: by default on a stand-in, and otherwise if the variable says
-  // so.
+  // If there are too few devices, ranks may share them: by default on a stand-in, otherwise only if the variable
+  // requests it.
   if (switchedOn("PCRT_CUDA_SHARE_DEVICE", standin))
     ordinal %= count;
   if (ordinal >= count)

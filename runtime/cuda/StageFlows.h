@@ -15,7 +15,7 @@
 namespace pcrt::cuda {
 
 /// The flows of one rank, which only the rank's thread calls. It owns slots, streams and events. Calls enqueue work and
-/// return the status. After a failure, `result` or comm.error() says what failed.
+/// return the status. After a failure, `result` or comm.error() describes it.
 class StageFlows {
 public:
   /// Creates streams, events and slots, and connects all flows of the run, including those between hosts. All ranks of
@@ -25,7 +25,7 @@ public:
 
   /// Call begin before and end after the calls of a step. `messages` has the number of messages of each flow. begin
   /// posts the first receives, and end lets the compute stream wait for the lanes. After PCRT_INTERNAL without a
-  /// message in comm.error(), the driver's `result` says why.
+  /// message in comm.error(), the driver's `result` has the reason.
   pcrt_status begin(const std::vector<int64_t> &messages);
   pcrt_status end();
 

@@ -52,7 +52,7 @@ private:
   InputFile file;
   TokenFormat format;
   int64_t tokens = 0;
-  bool isRaw16 = false; ///< No header says that the numbers have 16 bits.
+  bool isRaw16 = false; ///< The file has no header that states that numbers have 16 bits.
 };
 
 /// The files of --data, and how samples are read from them. The flag is a list of FILE or PATTERN, separated by commas;

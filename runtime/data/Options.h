@@ -89,8 +89,8 @@ std::vector<FlagValue> trajectoryFlags(const Options &options);
 /// The flags that must be the same on all ranks for other reasons: the length of the run, and what ranks do together.
 std::vector<FlagValue> sharedFlags(const Options &options);
 
-/// Warns if the learning rate ends at 0 before the last step, so that later steps change nothing. `goesOn` says that
-/// the run continues a checkpoint.
+/// Warns if the learning rate ends at 0 before the last step, so that later steps change nothing. `goesOn` is true if
+/// the run continues from a checkpoint.
 void warnOfEndedCurve(const Options &options, int64_t firstStep, bool goesOn);
 
 /// The files and directories that the run writes, with their flags.

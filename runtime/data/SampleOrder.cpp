@@ -1,6 +1,6 @@
 //===- SampleOrder.cpp - The order in which a run reads its data ----------===//
-// The turns of sources are computed once: each goes to the source with the largest deficit. Everything else is computed
-// for each sample.
+// The turns of sources are computed once: each is taken from the source with the largest deficit. Everything else is
+// computed for each sample.
 //===----------------------------------------------------------------------===//
 #include "data/SampleOrder.h"
 
@@ -60,7 +60,7 @@ SampleOrder::SampleOrder(std::vector<Source> all, bool shuffle, uint64_t seed, H
       count.push_back(count.back() + heldOut.count(windows, readsHeldOut));
     total += source.weight;
   }
-  // Each turn goes to the source with the largest deficit.
+  // Each turn is given to the source with the largest deficit.
   for (int64_t turn = 0; turn < period; ++turn) {
     auto after = [&](size_t s) { return sources[s].weight / total * double(turn + 1) - double(perPeriod[s]); };
     size_t next = 0;

@@ -12,8 +12,8 @@ namespace pcrt {
 /// The value, in files of targets, of a target that does not count, as a signed number of the file's width.
 constexpr int32_t noTarget = -100;
 
-/// The number in a step's batch of row `index` of microbatch `microbatch`. The rows of replicas lie one after the
-/// other, whatever their microbatches.
+/// The number in a step's batch of row `index` of microbatch `microbatch`. The rows of replicas follow each other, also
+/// if there are microbatches.
 inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) {
   int64_t ofReplica = program.batch / program.rounds.replicas, rows = ofReplica / program.microbatches;
   return index / rows * ofReplica + microbatch * rows + index % rows;

@@ -153,7 +153,7 @@ private:
   double interruptedAt = 0;
   double killAt = 0;       ///< The time at which to kill the remaining ranks; 0: not planned.
   bool crashed = false;    ///< A rank crashed, and may have written anywhere before.
-  int firstBadExit = 0;    ///< First exit code of a rank that says more than "peer lost".
+  int firstBadExit = 0;    ///< The first exit code of a rank that is more specific than "peer lost".
   std::string lastMessage; ///< The first end of a rank that explains a failure.
   std::string lostMessage; ///< The first end of a rank that only lost another one.
 };

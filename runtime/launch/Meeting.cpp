@@ -331,7 +331,7 @@ bool Meeting::found() {
   return true;
 }
 
-/// Begins a round with all members that are connected or, in a replay, with those of the log.
+/// Begins a round with all members that are connected or, in a replay, with the members in the log.
 bool Meeting::beginRound() {
   bool replays = replay.rounds.count(round);
   int there = 0;
@@ -433,7 +433,7 @@ void Meeting::hurry() {
   }
 }
 
-/// Refuses members whose shared parameters differ from those of the majority. Returns whether there were any.
+/// Refuses members whose shared parameters differ from the parameters of the majority. Returns whether there were any.
 bool Meeting::refuseOthers() {
   auto sums = [](Member *member) {
     std::vector<uint64_t> all;

@@ -50,7 +50,7 @@ bool AuxiliaryFile::write(const iovec *parts, int count) {
   ssize_t written = writev(fd, parts, count);
   if (written == whole)
     return true;
-  if (written >= 0) { // why the rest is not there is what another write says
+  if (written >= 0) { // another write shows why the rest was not written
     errno = ENOSPC;
     [[maybe_unused]] ssize_t more = regular ? ::write(fd, "", 1) : 0;
   }

@@ -67,7 +67,7 @@ void Metrics::begin(int64_t first) {
 }
 
 Metrics::~Metrics() {
-  finish(); // an error message begins on a line of its own
+  finish(); // an error message begins on a new line
 }
 
 /// "12 %, 1:02:03 left", by the mean time of this run's steps; empty after the last step, or before the first has

@@ -1,6 +1,7 @@
 //===- Replicas.cpp - Checks that copies are equal ------------------------===//
 // Each rank computes a checksum and an identity of every block that it holds; all ranks gather these, and a rank
-// compares its blocks with those of the lowest rank that has the same. The message names the tensor and both ranks.
+// compares its sums with the sums of the lowest rank that has the same blocks. The message names the tensor and both
+// ranks.
 //===----------------------------------------------------------------------===//
 #include "replicas/Replicas.h"
 #include "base/Block.h"

@@ -296,8 +296,8 @@ private:
     return bytes;
   }
 
-  /// Accepts requests and runs steps, until no request is left and no more can come. The first byte that ranks share
-  /// says whether requests may still come. A turn's chosen tokens are taken just before its next step, so ranks of all
+  /// Accepts requests and runs steps, until no request is left and no more can come. The first byte that ranks share is
+  /// 'e' if no further requests can come. A turn's chosen tokens are taken just before its next step, so ranks of all
   /// stages take them at the same place among their steps.
   void loop() {
     GenerationStep next;
@@ -407,7 +407,7 @@ private:
   /// The words of a message with the tokens of a step: two parts of tokens and of logprobs.
   size_t wordsOfTokens() const { return 4 * size_t(scheduler->shape().groups) * size_t(scheduler->shape().slots); }
 
-  /// Receives what the last stage has sent for a step.
+  /// Receives the results of a step from the last stage.
   void receive(Outputs &outputs) {
     std::vector<int32_t> words(wordsOfTokens());
     requireOk(comm, comm.receive(tokenFlows[0], words.data()));

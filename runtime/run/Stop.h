@@ -24,8 +24,9 @@ public:
   struct Answer {
     bool stop = false, save = false, written = false;
   };
-  /// Returns the same answer on all ranks. All call it before every step; `wantsSave` is this rank's wish, and
-  /// `hasWritten` says that it has written its part of a checkpoint, which is complete when all have.
+  /// Returns the same answer on all ranks. All call it before every step; `wantsSave` is true if this rank requests a
+  /// save, and `hasWritten` if it has written its part of a checkpoint, which is complete when all ranks have written
+  /// theirs.
   Answer ask(int64_t step, bool wantsSave, bool hasWritten);
   /// Whether a rank got a signal; then the next `ask` is answered at once. All ranks call it.
   bool hasSignal();

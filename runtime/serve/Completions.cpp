@@ -58,7 +58,7 @@ private:
   std::vector<Event> events;
 };
 
-/// A choice of a completion as that of a chat, whose text is in `key`.
+/// Converts a choice of a completion to a choice of a chat, whose text is in `key`.
 Json chatChoice(const Json &choice, const char *key) {
   Json logprobs;
   if (choice["logprobs"].is_object()) {

@@ -52,7 +52,7 @@ public:
   [[noreturn]] void refuse(const std::string &what) const {
     fail(PCRT_BAD_INPUT, where + ": " + what + " is not supported");
   }
-  /// Fails because the file is malformed, as `what` says.
+  /// Fails because the file is malformed; `what` describes the error.
   [[noreturn]] void malformed(const std::string &what) const { fail(PCRT_BAD_DATA, where + ": " + what); }
 
 private:

@@ -50,7 +50,8 @@ public:
   /// and the model has no token for unknown ones.
   virtual void encode(std::string_view word, TokenIds &to) const = 0;
 
-  /// If this mark is not empty, a word may be cut before each run of it. The tokens of the word are those of its parts.
+  /// If this mark is not empty, a word may be cut before each run of it. The tokens of the word are the tokens of its
+  /// parts.
   const std::string &mark() const { return cutMark; }
   const Vocabulary &vocabulary() const { return tokens; }
 
@@ -59,7 +60,7 @@ protected:
   std::string cutMark;
 };
 
-/// Reads a model. Throws like Component. `bytes` says that words are bytes, which tokens write as characters
+/// Reads a model. Throws like Component. If `bytes` is true, words are bytes, which tokens write as characters
 /// (ByteCharacters). If the model cannot read bytes, `bytes` becomes false, and words must be written as characters.
 std::unique_ptr<Model> readModel(Component component, bool &bytes);
 

@@ -28,7 +28,7 @@ Behavior readBehavior(Component &component, const char *otherwise) {
   component.refuse("the behavior '" + printable(name) + "'");
 }
 
-/// Joins the parts of a word as the behavior says, and appends the words.
+/// Joins the parts of a word according to the behavior, and appends the words.
 void appendParts(const Word &word, std::vector<Part> &parts, Behavior behavior, std::vector<Word> &to) {
   bool isBackward = behavior == Behavior::MergedWithNext, matched = false;
   if (isBackward)

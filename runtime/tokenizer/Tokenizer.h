@@ -58,8 +58,8 @@ class Encoder {
 public:
   explicit Encoder(const Tokenizer &tokenizer);
 
-  /// Appends the tokens of a text, without those of the template. Throws PCRT_BAD_DATA if the text is not UTF-8, and
-  /// like Model::encode and Regex::forEach.
+  /// Appends the tokens of a text, without the tokens of the template. Throws PCRT_BAD_DATA if the text is not UTF-8,
+  /// and like Model::encode and Regex::forEach.
   void encode(std::string_view text, TokenIds &to);
 
 private:

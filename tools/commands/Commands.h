@@ -26,8 +26,8 @@ public:
   /// The path of another tool.
   std::string path(const std::string &other) const { return directory + "/" + other; }
   void print(const std::vector<std::string> &words) const;
-  /// Runs a command and waits for it. `output` takes what it prints, unless it is null. Ends this process with the
-  /// command's exit code if it fails, as the command has said why.
+  /// Runs a command and waits for it. `output` receives the text that it prints, unless `output` is null. Ends this
+  /// process with the command's exit code if it fails, as the command has said why.
   void run(std::vector<std::string> words, std::string *output = nullptr) const;
   /// The output of --help of another tool.
   std::string help(const std::string &other, const char *flag = "--help") const;

@@ -163,8 +163,8 @@ private:
     advice.rules.push_back(std::move(rule));
   }
 
-  /// The mesh by the rule of thumb, such as "pp=35,dp=8,tp=8": the fewest ranks that can hold the model share it, those
-  /// of a node first. Empty if there are too few ranks.
+  /// The mesh by the rule of thumb, such as "pp=35,dp=8,tp=8": the smallest number of ranks that can hold the model
+  /// share it, first the ranks of one node. Empty if there are too few ranks.
   std::string meshByRule(int64_t ranks) const {
     double bytes = 2 * advice.work.parameterBytes + advice.work.frozenBytes + advice.work.stateBytes;
     auto fits = [&](int64_t tensor, int64_t stages) {

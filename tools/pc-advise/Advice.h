@@ -1,6 +1,6 @@
 //===- Advice.h - The best plan of a model for each number of ranks -------===//
 // The plan search finds the best plan for each number. Rules of thumb, derived from the machine's and the model's
-// figures, are compared with what the search found.
+// figures, are compared with the results of the search.
 //===----------------------------------------------------------------------===//
 #ifndef PC_TOOLS_ADVICE_H
 #define PC_TOOLS_ADVICE_H

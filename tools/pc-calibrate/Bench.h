@@ -1,6 +1,6 @@
 //===- Bench.h - One rank of the measurement ------------------------------===//
 // Cases are calls that all ranks make at the same time. They are timed in turns: Measure.cpp lists the calls of single
-// ranks, and Moves.cpp the moves between ranks. The target makes the calls and has the clock.
+// ranks, and Moves.cpp the moves between ranks. The target makes the calls and measures the time.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_BENCH_H
 #define PC_CALIBRATE_BENCH_H

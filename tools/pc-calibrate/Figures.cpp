@@ -40,7 +40,7 @@ public:
     addMemory();
     machine["op_seconds"] = results.launch.seconds;
     const std::string link = onDevice ? "host_bandwidth" : "disk_bandwidth";
-    if (results.carryOut.isThere()) // as many bytes go each way
+    if (results.carryOut.isThere()) // the same number of bytes is sent in each direction
       machine[link] = 2 / (1 / results.carryOut.rate() + 1 / results.carryIn.rate());
     else
       guesses.push_back(link);

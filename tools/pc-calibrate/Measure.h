@@ -15,7 +15,7 @@ struct Measurement {
   double work = 0;      ///< The work of one call: flops, bytes through memory, or bytes that a rank sends.
   double seconds = 0;   ///< The median seconds of a call over all rounds; for `meeting`, the mean.
   double spread = 0;    ///< The interquartile range, divided by the median.
-  bool isSmall = false; ///< It is a latency, whose spread says little.
+  bool isSmall = false; ///< It is a latency, whose spread is not significant.
 
   double rate() const { return work / seconds; }
   bool isThere() const { return seconds > 0; }
@@ -55,7 +55,7 @@ struct Measurements {
   Measurement adding,                              ///< A bf16 product that adds to gradients.
       unaligned,         ///< The second bf16 product with one column less: rows are not at multiples of 16 bytes.
       launch,            ///< The smallest piece of work.
-      carryOut, carryIn; ///< Copies like those of offloading.
+      carryOut, carryIn; ///< Copies as in offloading.
   GroupMoves node,       ///< The ranks of a node.
       pair,              ///< Two neighbours in a node that has more.
       across;            ///< One rank of each node, if there are several; each rank is in such a group.

@@ -1,6 +1,6 @@
 //===- Target.h - The interface of measured targets -----------------------===//
-// The list of measurements is the same for all targets (Measure.cpp, Moves.cpp). A target says how large they are,
-// makes the calls that the steps of programs make on it, by the runtime's own entry points, and times them.
+// The list of measurements is the same for all targets (Measure.cpp, Moves.cpp). A target states how large they are,
+// makes the same calls as the steps of programs, through the runtime's entry points, and measures their time.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_TARGET_H
 #define PC_CALIBRATE_TARGET_H

@@ -1,6 +1,6 @@
 //===- Choice.cpp - Whether a token is the one to choose from its logits --===//
-// A logit that equals a limit except for rounding may be chosen or not. So a token must be among those of the loose
-// limits, and at least as good as all those of the strict ones.
+// A logit that equals a limit except for rounding may be chosen or not. So a token must be allowed by the loose limits,
+// and must be at least as probable as all tokens that the strict limits allow.
 //===----------------------------------------------------------------------===//
 #include "Choice.h"
 

@@ -65,7 +65,7 @@ std::vector<std::string> Requests::parts() const {
   return sizes.chunk ? std::vector<std::string>{"", ".chunk"} : std::vector<std::string>{""};
 }
 
-/// Tokens of the second part come after those of the first.
+/// Tokens of the second part come after the tokens of the first part.
 bool Requests::next() {
   ++step;
   fillSlots();

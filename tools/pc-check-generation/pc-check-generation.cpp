@@ -179,7 +179,7 @@ static void removeDropout(mlir::ModuleOp module) {
   });
 }
 
-/// Compares the choices of all requests with the model's logits, as many requests at a time as its batch has rows.
+/// Compares the choices of all requests with the model's logits, in groups of as many requests as its batch has rows.
 /// Returns false after an error.
 static bool compare(mlir::ModuleOp model, const std::vector<Request> &requests, const CodedMatrices &matrices,
                     double &largest) {

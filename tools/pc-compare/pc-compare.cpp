@@ -83,8 +83,8 @@ constexpr double allowedRounding = 4;
 
 /// Compares the tensors of `want` whose names begin with the prefix with the tensors of the same names without it, both
 /// ways. If `only` is not empty, it is the one tensor that counts. If `roundedPath` is not empty, it is the output of
-/// another run whose values are rounded like those of `got`. Distances from `want` are then measured in units of that
-/// run's distance, with `tolerance` as the floor.
+/// another run whose values are rounded in the same way as `got`. Distances from `want` are then measured in units of
+/// that run's distance, with `tolerance` as the floor.
 int compareTensors(const std::string &wantPath, const std::string &gotPath, const std::string &roundedPath,
                    double tolerance, const std::string &prefix, const std::string &only,
                    const std::vector<Skip> &skips) {
@@ -192,8 +192,9 @@ double lossDifference(const std::vector<double> &a, const std::vector<double> &b
   return worst;
 }
 
-/// Compares two loss curves. If `roundedPath` is not empty, it is a run whose values are rounded like those of `bPath`.
-/// Distances from `aPath` are then measured in units of that run's distance, with `tolerance` as the floor.
+/// Compares two loss curves. If `roundedPath` is not empty, it is a run whose values are rounded in the same way as
+/// those of `bPath`. Distances from `aPath` are then measured in units of that run's distance, with `tolerance` as the
+/// floor.
 int compareLosses(const std::string &aPath, const std::string &bPath, const std::string &roundedPath, double tolerance,
                   size_t first) {
   std::vector<double> a = readLosses(aPath), b = readLosses(bPath);

@@ -51,7 +51,7 @@ private:
 
   void submit(pcrt::TextRequest request);
   void takeLine(std::string_view line);
-  /// Waits for tokens, or for `file` unless it is negative, and writes what is new. Returns whether `file` is ready.
+  /// Waits for tokens, or for `file` unless it is negative, and writes the new text. Returns whether `file` is ready.
   bool wait(int file);
   void take(const Event &event);
   void writeAnswers();

@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
       return badUsage("unknown option", argv[at]);
     }
   }
-  // The user's environment may ask for virtual ranks; then each of N processes would run all ranks of a run of its own.
+  // The user's environment may ask for virtual ranks; then each of N processes would run all ranks of a separate run.
   if (const char *transport = getenv("PCRT_TRANSPORT"); transport && !strcmp(transport, "virtual"))
     options.virtualRanks = true;
   if (at == argc) {

@@ -103,7 +103,7 @@ static std::vector<Part> partsOf(const Request &request, int64_t steps) {
 
 static const char firstLine[] = "# Written by pc-train, which repeats the run with --config";
 
-/// The files beside checkpoints that hold the flags of the run. Throws pcrt::Failure (PCRT_USAGE) if there is such a
+/// The files next to checkpoints that hold the flags of the run. Throws pcrt::Failure (PCRT_USAGE) if there is such a
 /// file that pc-train has not written.
 static std::vector<std::string> configsOf(const Request &request) {
   std::vector<std::string> files;

@@ -20,8 +20,8 @@ struct KernelReport {
   ///   (`countAccesses`), or the operands and results of a library call;
   /// * `distinct_bytes`: each operand and result of the kernel counts at most once per launch;
   /// * `flops` of products;
-  /// * for own kernels `blocks`, `threads` of a block, and `access_bytes`, the narrowest access that makes at least a
-  ///   tenth of the kernel's bytes;
+  /// * for own kernels `blocks`, `threads` of a block, and `access_bytes`, the width of the narrowest accesses that
+  ///   move at least a tenth of the kernel's bytes;
   /// * `seconds` on the machine: the longer of computing and of moving the bytes.
   llvm::json::Array kernels;
   /// `bytes`: the size of the result of one attention. `count`: how many attentions a step computes, which is layers

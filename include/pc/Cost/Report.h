@@ -55,9 +55,10 @@ int64_t mostActivationBytes(mlir::ModuleOp planned);
 ///   communicator in use, with one receiving end that has a buffer for each protocol.
 llvm::json::Object besideArena(mlir::ModuleOp planned);
 
-/// Writes `report` as one self-contained HTML page: mesh, the pipeline in time, memory over the step with its peak
-/// explained, what a rank holds, traffic, work. `report` is the result of buildReport, with the report of the Pipeline
-/// room if there are stages; `timeline` comes from predictStep. Fails, with an error, if the module is not planned.
+/// Writes `report` as one self-contained HTML page: mesh, the pipeline in time, memory over the step with an
+/// explanation of its peak, the contents of a rank's memory, traffic, work. `report` is the result of buildReport, with
+/// the report of the Pipeline room if there are stages; `timeline` comes from predictStep. Fails, with an error, if the
+/// module is not planned.
 llvm::LogicalResult printReportPage(mlir::ModuleOp planned, llvm::json::Value report, const StepTimeline &timeline,
                                     llvm::raw_ostream &os);
 

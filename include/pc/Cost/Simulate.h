@@ -55,7 +55,7 @@ struct Prediction {
 /// its moves), its phase of the step, and the seconds from which and to which it works or is in flight.
 using StepListener = llvm::function_ref<void(mlir::Operation *, StepPhase, double start, double end)>;
 
-/// Seconds of ops for which better values than those of `secondsOf` are known.
+/// Seconds of ops for which better values are known than `secondsOf` computes.
 using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
 
 /// Runs the planned program, or the programs of all stages, op by op, against the clock of `machine`. `listener` may be

@@ -31,8 +31,8 @@ struct MachineModel;
 /// `Full`: also the proof that the program of each phase computes what the one-device program computes.
 enum class Verify { None, Phase, Full };
 
-/// What is compiled, and how. Options of passes are members with the passes' own structs, so their defaults are those
-/// of Passes.td.
+/// What is compiled, and how. Options of passes are members with the passes' own structs, so their defaults come from
+/// Passes.td.
 struct CompileOptions {
   Plan plan;
   AutoOptions search;                           ///< finds the plan, if it is switched on

@@ -1,6 +1,6 @@
 //===- Codes.h - Weights that are stored in 8 or 4 bits ------------------------------------===//
 // A program that generates text may store a matrix as integers, the codes, and f32 scales. A scale belongs to all codes
-// of a row, or to those of a group in it. An einsum multiplies both where a product reads the matrix.
+// of a row, or to the codes of a group within a row. An einsum multiplies both where a product reads the matrix.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_CODES_H
 #define PC_IR_CODES_H

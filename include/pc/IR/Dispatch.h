@@ -1,6 +1,6 @@
 //===- Dispatch.h - Operands of experts: what is sent to them and back ----------------------===//
-// Mixture of experts: the last operand of a routed einsum is the mask [tokens..., experts], which says which experts
-// each token takes. With these functions, passes can store and send only the entries that exist.
+// Mixture of experts: the last operand of a routed einsum is the mask [tokens..., experts], which is 1 for the experts
+// that a token has chosen. With these functions, passes can store and send only the entries that exist.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_DISPATCH_H
 #define PC_IR_DISPATCH_H

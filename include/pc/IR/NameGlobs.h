@@ -1,7 +1,7 @@
 //===- NameGlobs.h - Globs that name parameters ---------------------------------------------===//
 // Flags name parameters by globs, separated by `|`. A glob fits a name if it fits the whole name or the part after one
 // of its dots, so `q_proj.weight`, `h.0.*` and `*.bias` fit names such as "model.h.0.attn.q_proj.weight". PEFT matches
-// its targets in the same way. Names are those of a checkpoint's tensors. Instead of a glob, `dim=1`, `dim>=2` and
+// its targets in the same way. Names are the names of tensors in a checkpoint. Instead of a glob, `dim=1`, `dim>=2` and
 // `dim<=1` fit parameters by the number of dims of these tensors, as p.dim() in PyTorch.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_NAMEGLOBS_H

@@ -89,8 +89,8 @@ struct VerifyOptions {
 };
 
 /// Checks the programs of all stages together: tasks, dependencies, matching, slots, memory, and freedom from deadlock
-/// over the sends, receives and collectives of all communicators. Does not rely on anything that the scheduler says.
-/// Linear in the number of instructions.
+/// over the sends, receives and collectives of all communicators. Does not use any result of the scheduler. Linear in
+/// the number of instructions.
 std::optional<Fault> verify(const Problem &problem, const Program &program, const VerifyOptions &options = {});
 
 } // namespace pc::pipeline

@@ -19,8 +19,8 @@ namespace pc::pipeline {
 
 using pc::TaskKind;
 
-/// Kinds of tasks: forward; recomputation of what the forward pass did not keep; gradient of the input; gradient of the
-/// weights. The optimizer is not a task: it runs after all of them.
+/// Kinds of tasks: forward; recomputation of values that the forward pass did not keep; gradient of the input; gradient
+/// of the weights. The optimizer is not a task: it runs after all of them.
 inline constexpr std::array taskKinds = {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight};
 constexpr int numKinds = taskKinds.size();
 /// The letter of a kind: 'F', 'R', 'B' or 'W'.
@@ -165,7 +165,7 @@ struct NamedSchedule {
   ChunkMap chunkMap = ChunkMap::OneChunk;
   int chunksPerStage = 1;                                           ///< the default; `name:CHUNKS` sets another number
   bool anyChunks = false;                                           ///< whether `name:CHUNKS` is allowed
-  bool split = false;                                               ///< gradients of weights are tasks of their own
+  bool split = false;                                               ///< gradients of weights are separate tasks
   std::vector<Task> (*tasks)(const Problem &, int stage) = nullptr; ///< the order of a stage, without R tasks
   /// How many microbatches a stage of one chunk holds at most; null: all.
   int (*inFlight)(int stages, int stage) = nullptr;

@@ -1,6 +1,6 @@
 //===- TypedTactics.h - The tactics of the table, with their options as values --------------------===//
 // Each type is a view of a Tactic of one pass, as in plan.find<ZeroTactic>()->stage(). It has the name of the pass and
-// those of its options that other code reads or sets. A view must not outlive its tactic.
+// the options that other code reads or sets. A view must not outlive its tactic.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PLAN_TYPEDTACTICS_H
 #define PC_PLAN_TYPEDTACTICS_H

@@ -1,6 +1,6 @@
 //===- CompletePlan.h - Completes a plan that flags leave open --------------------------------===//
 // The entry point of tools into the search. Tools call it after reading a program and before compile(). Statuses are
-// those of pcrt.h.
+// defined in pcrt.h.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SEARCH_COMPLETEPLAN_H
 #define PC_SEARCH_COMPLETEPLAN_H

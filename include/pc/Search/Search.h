@@ -35,8 +35,8 @@ struct PlanShape {
 double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineModel &machine);
 
 /// A lower bound on the seconds of a pipeline. `seconds` is the work of one rank of each stage, summed over stages and
-/// microbatches. `waitShare` is the share of this work for which other stages wait. This work is that of all passes or,
-/// if gradients of weights fill the waits, of the forward passes; recomputation never belongs to it.
+/// microbatches. `waitShare` is the share of this work for which other stages wait. This work includes all passes or,
+/// if gradients of weights fill the waits, only the forward passes; recomputation never belongs to it.
 double leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare);
 
 /// The result of pricing a plan.

@@ -63,7 +63,7 @@ struct Seeds {
   std::function<std::optional<AxisState>(const PlacementValue &)> pin = [](const PlacementValue &) {
     return std::nullopt;
   };
-  /// Text for the message that no placement is legal, which says what would work instead. May be empty.
+  /// Text for the message that no placement is legal: it proposes what would be legal. May be empty.
   std::string instead;
   /// Whether values may be rooted, which means that they exist only on coordinate 0 of the axis.
   bool rooted = false;

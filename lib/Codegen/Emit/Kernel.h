@@ -31,8 +31,8 @@ struct Kernel {
   bool warpgroups = false;              ///< GPU: it has wgmma (KernelTarget)
 
   /// Runs `body` for every item. On a CPU, it runs for the items of [lo, hi) one by one. On a GPU, a team of threads
-  /// runs it for each item; the size of teams suits rows of `columns` elements. `reduces` says whether the body uses
-  /// sums or reductions.
+  /// runs it for each item; the size of teams suits rows of `columns` elements. `reduces` is true if the body uses sums
+  /// or reductions.
   void forItems(int64_t count, int64_t columns, bool reduces, llvm::function_ref<void(kernels::Num)> body) {
     items = count;
     if (simt)

@@ -94,7 +94,7 @@ public:
   Num notBefore(Num x, Num y);
   /// `yes` if the condition holds, otherwise the values that the body yields.
   Carried choose(Num condition, const Carried &yes, llvm::function_ref<Carried()> otherwise);
-  /// The result of `yes` if the condition holds, otherwise that of `no`. Only one of the two functions runs.
+  /// The result of `yes` if the condition holds, otherwise the result of `no`. Only one of the two functions runs.
   Num pick(Num condition, llvm::function_ref<Num()> yes, llvm::function_ref<Num()> no);
   /// A `loop` for i = lo, lo + step, ... below hi, where lo < step, unrolled by four.
   Carried unrolled(Num lo, int64_t hi, int64_t step, Carried init,
@@ -114,7 +114,7 @@ protected:
 
 private:
   /// A vector of the row that this thread works on. `inside` says whether the vector exists (null: always). If it does
-  /// not, the index is that of an existing vector.
+  /// not exist, the index is the index of another vector that exists.
   struct Piece {
     Num index, inside;
   };

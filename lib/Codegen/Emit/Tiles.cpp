@@ -120,7 +120,7 @@ static void transposeBlock(Emitter &e, Num i, Num j, int64_t rows, int64_t colum
     to.data.store(block[c], (j + c) * to.rowStride + i);
 }
 
-/// Works on square blocks of vectors, and on what is left at the sides.
+/// Works on square blocks of vectors, and on the remaining elements at the sides.
 void pc::kernels::transposePadded(Emitter &e, int64_t rows, int64_t columns, Matrix from, Matrix to) {
   auto stripe = [&](Num i, int64_t height) {
     int64_t full = columns / e.lanes * e.lanes;

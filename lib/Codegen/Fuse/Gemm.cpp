@@ -53,7 +53,7 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   auto element = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); };
   Type in = element(op.getInputs()[0]), other = element(op.getInputs()[1]), out = element(op.getResult());
   if (decodingOf(op.getInputs()[0]))
-    in = other; // a product reads codes as f32, whatever the type of the other operand is
+    in = other; // a product reads codes as f32, for any type of the other operand
   else if (decodingOf(op.getInputs()[1]))
     other = in;
   if (in != other || !(in.isF32() || in.isBF16()) || !(out.isF32() || out == in))

@@ -20,7 +20,7 @@ struct Grouped {
   unsigned a = 0, b = 0;
 };
 
-/// Recognizes `op` if it is routed, has type f32 or bf16, and is of a kind in pcrt_grouped. `byRows` says whether a
+/// Recognizes `op` if it is routed, has type f32 or bf16, and is of a kind in pcrt_grouped. `byRows` returns true if a
 /// value is stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op, llvm::function_ref<bool(mlir::Value)> byRows);
 /// Takes from the types of values whether they are stored by rows.

@@ -41,7 +41,7 @@ pc::toolchain::Toolkit pc::toolchain::findToolkit(StringRef cudaPath) {
   if (!cudaPath.empty()) {
     roots.push_back(cudaPath.str());
   } else {
-    // A variable with the default folder says nothing: that folder is searched anyway, after the place of ptxas.
+    // A variable that contains the default folder is ignored: that folder is searched anyway, after the place of ptxas.
     for (const char *name : {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"})
       if (std::optional<std::string> value = llvm::sys::Process::GetEnv(name); value && *value != "/usr/local/cuda")
         roots.push_back(*value);

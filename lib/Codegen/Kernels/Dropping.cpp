@@ -43,7 +43,7 @@ Dropping::Dropping(Emitter &e, DrawnOpInterface op, Ptr random, ArrayRef<Ptr> of
   starts.resize(sizes.size());
   for (auto [d, offset] : llvm::zip_equal(drop.getSplit(), offsets))
     starts[d] = e.extend(offset.load(e.integer(0)));
-  // In a step of a ring the keys are those of the rank `shift` before this one.
+  // In a step of a ring the keys come from the rank that is `shift` places before this one.
   if (drop.getShift())
     starts.back() = (starts.back() + (sizes.back() - drop.getShift() * local.back())) % sizes.back();
   Num first = word(PCRT_RANDOM_ROW);

@@ -182,7 +182,7 @@ static void emitWalkBack(RecurrenceGradOp op, const Dims &dims, bool withA, Kern
       db = kernel.results[1];
   kernel.kind = "recurrence";
   forBlocks(kernel, dims.others, dims.lanes, dims.oneA, [&](Num, At first, ArrayRef<int64_t> widths) {
-    // The state is what the steps so far add to the gradient of the next element of h.
+    // The state is the amount that the steps so far add to the gradient of the next element of h.
     auto steps = [&](At at, At stride, int64_t count, Emitter::Carried state, bool hasBefore) {
       Emitter::Carried factors = loadSteps(a, at.a, stride.a, count, widths, dims.oneA), before;
       Emitter::Carried addends = loadSteps(dh, at.b, stride.b, count, widths);

@@ -196,7 +196,7 @@ private:
       memcpy(buffers[bufferOf[i]].begin(), bytes.data(), bytes.size());
   }
 
-  /// Runs each row in one range of items, or in `pieces` of them from last to first.
+  /// Runs each row as one range of items, or as `pieces` ranges from the last to the first.
   bool runRows(int64_t pieces) {
     return llvm::all_of(rows, [&](const pcrt_kernel *row) {
       for (int64_t piece = pieces; piece-- > 0;) {

@@ -83,7 +83,7 @@ private:
     op->emitOpError() << why << "; the executable does not match the planned program";
     return false;
   }
-  /// Whether a value of a call or a table equals that of the program. Emits an error if not.
+  /// Whether a value of a call or a table equals the value in the program. Emits an error if not.
   bool same(mlir::Operation *op, llvm::StringRef what, int64_t found, int64_t wanted) {
     return found == wanted ||
            refuse(op, "has " + what + " " + llvm::Twine(wanted) + ", but in the tables it is " + llvm::Twine(found));

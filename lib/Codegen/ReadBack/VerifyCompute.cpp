@@ -261,8 +261,8 @@ static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> lett
 }
 
 namespace {
-/// The letters of a routed einsum: those of its operands, the last of which is the mask, and those of its result. Its
-/// values are the ones outside of a fusion, before decoding.
+/// The letters of a routed einsum: the letters of its operands, the last of which is the mask, and the letters of its
+/// result. Its values are the ones outside of a fusion, before decoding.
 struct RoutedSpec {
   explicit RoutedSpec(Products &of) : op(of.product) {
     for (unsigned i = 0; i < op.getInputs().size(); ++i)

@@ -16,8 +16,8 @@ using namespace pc;
 using At = StepReader::At;
 using Call = StepReader::Call;
 
-/// Returns true if the evaluation shows an output: the loss, and generated tokens, except those of prompts, whose names
-/// end with ".chunk".
+/// Returns true if the evaluation shows an output: the loss, and generated tokens, except outputs of the part for
+/// prompts, whose names end with ".chunk".
 static bool isOfEvaluation(OutputOp output) {
   return output.getKind() == OutputKind::Loss ||
          (output.getKind() == OutputKind::Generated && !output.getName().ends_with(".chunk"));
@@ -38,8 +38,8 @@ bool TableCheck::takes(std::pair<size_t, size_t> range) {
   return true;
 }
 
-/// Skips the calls of an op that drops elements in training. In the evaluation, its kernels are those of the op without
-/// dropout.
+/// Skips the calls of an op that drops elements in training. In the evaluation, the kernels of the op without dropout
+/// are used instead.
 bool TableCheck::takesWithoutDropping(Operation *op) {
   OwningOpRef<Operation *> keeps = withoutDropping(op);
   SmallVector<At> values;
@@ -115,7 +115,7 @@ bool TableCheck::isEvaluated(Value value) {
   return (lies || evaluatedSums.contains(&yielded)) && isEvaluated(yielded.get());
 }
 
-/// The calls of the evaluation must be those of the step for the ops that the loss needs, in the same order.
+/// The evaluation must make the calls that the step makes for the ops that the loss needs, in the same order.
 bool TableCheck::checkEvaluation() {
   auto step = planned.lookupSymbol<func::FuncOp>("step");
   auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>("pc_evaluate" + suffix);

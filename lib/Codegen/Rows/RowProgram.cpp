@@ -69,8 +69,8 @@ int RowProgram::node(Value value) {
 /// A product of operands, which may be rows, columns or scalars, and a sum over the row or over all rows.
 int RowProgram::einsum(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
-  // The dims of the space as factors of this op: those of its widest operand if it sums, otherwise those of the result.
-  // An op whose shape is that of the rows reads its operands as Row or Scalar.
+  // The dims of the space as factors of this op: the columns of its widest operand if it sums, otherwise the columns of
+  // the result. An op whose shape is that of the rows reads its operands as Row or Scalar.
   SmallVector<int> space(rule.results[0].begin(), rule.results[0].end());
   for (ArrayRef<int> dims : rule.operands)
     if (dims.size() > space.size())

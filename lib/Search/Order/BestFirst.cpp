@@ -1,6 +1,6 @@
 //===- BestFirst.cpp - Opens sets of plans in the order of their bounds ------------------------===//
-// This file does not deal with programs: a NodeOpener compiles and prices plans. CONTRIBUTING.md says how to print the
-// traces of `pc-search`.
+// This file does not deal with programs: a NodeOpener compiles and prices plans. CONTRIBUTING.md describes how to print
+// the traces of `pc-search`.
 //===-----------------------------------------------------------------------------===//
 #include "BestFirst.h"
 

@@ -1,6 +1,6 @@
 //===- Finalists.h - The best composed plans, compiled whole -----------------------------------===//
 // Input: plans with composed prices. Result: the best of them with the prices of their whole programs. Invariant: the
-// first plan was compiled whole and fits, unless `areEstimates` says that the search ended before that.
+// first plan was compiled whole and fits, unless the search ended before that (`areEstimates`).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_FINALISTS_H
 #define PC_LIB_SEARCH_ORDER_FINALISTS_H

@@ -105,7 +105,7 @@ PlanWorkers::~PlanWorkers() = default;
 Composer &PlanWorkers::composer() { return *workers[0]->composer; }
 
 /// If this plan is being compiled in the background, waits for the result, and checks every 20 ms whether the search
-/// still goes on. Otherwise cancels the background compile and compiles here.
+/// has been interrupted. Otherwise cancels the background compile and compiles here.
 std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn,
                                                     std::string &refusal) {
   if (!ahead || !ahead->isWanted || ahead->plan != plan.key()) {

@@ -39,7 +39,7 @@ struct PlanCounts {
   int64_t dropped = 0; ///< the plans that are too large by a bound
 };
 
-/// Keeps the sets, families and plans of a search, and makes their nodes.
+/// Keeps the sets, families and plans of a search, and creates their nodes.
 ///
 /// Input: the space of the problem. Result: roots of the search, and plans by the id of their node. Invariants: ids
 /// below the number of set nodes are sets, and the others are plans; the meaning of an id never changes.
@@ -66,7 +66,7 @@ public:
     return problem.batch / (plan.microbatches * static_cast<int64_t>(plan.data));
   }
 
-  /// Adds a plan, and makes its node.
+  /// Adds a plan, and creates its node.
   PlanNode add(PlanEntry entry, const PlanNumbers &numbers, double bound);
   /// Adds a plan that was derived from the plan of node `id`. Returns its id.
   size_t addCopy(size_t id, Plan plan);

@@ -364,7 +364,7 @@ void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<
       end = there;
     }
   }
-  /// Greedy: each chunk begins with one layer, and each further layer goes to the chunk whose stage is then the
+  /// Greedy: each chunk begins with one layer, and each further layer is added to the chunk whose stage is then the
   /// shortest. Among chunks of equal stages, the shorter chunk gets it.
 }
 

@@ -1,7 +1,7 @@
 //===- MpiComm.cpp - The MPI transport, as a plug-in ----------------------===//
-// For ranks on several machines. MPI's collectives may add in any order, but the bits must be those of every other
-// transport. So it uses messages between pairs and the arithmetic of Moves.h instead. Members first exchange their
-// keys, which finds mismatches and missing ranks.
+// For ranks on several machines. MPI's collectives may add in any order, but results must have the same bits as with
+// every other transport. So it uses messages between pairs and the arithmetic of Moves.h instead. Members first
+// exchange their keys, which finds mismatches and missing ranks.
 //===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "comm/HostArena.h"

@@ -1,5 +1,5 @@
 //===- weights.h - The names of tensors in checkpoints --------------------===//
-// Importer and runtime have separate readers. For both, this file says which names a tensor may have, which tensors
+// Importer and runtime have separate readers. For both, this file defines which names a tensor may have, which tensors
 // must be equal, and which files are broken.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_WEIGHTS_H

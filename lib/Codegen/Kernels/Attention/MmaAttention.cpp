@@ -1,7 +1,7 @@
 //===- MmaAttention.cpp - Attention on tensor cores ----------------------------------===//
 // A block has 64 queries; each warp has 16 of them in registers. Keys and values pass through shared memory tile by
 // tile; the next tile is copied while the current one is used. Softmax is online, in powers of two. Its weights never
-// leave registers, because the accumulator layout of one product is that of the left operand of the next.
+// leave registers, because the accumulator of one product has the layout of the left operand of the next.
 //===-----------------------------------------------------------------------------===//
 #include "MmaAttention.h"
 #include "../Mma.h"
@@ -83,7 +83,7 @@ MmaAttention::Left MmaAttention::left(Ptr tile) {
   return {words, {}};
 }
 
-/// Rounds sums to bf16. Their layout is that of a left operand, so no exchange is needed.
+/// Rounds sums to bf16. They have the layout of a left operand, so no exchange is needed.
 MmaAttention::Left MmaAttention::left(ArrayRef<Num> sums) {
   SmallVector<Words> words;
   auto pairType = VectorType::get(2, e.b.getF32Type()), halfType = VectorType::get(2, e.b.getBF16Type());

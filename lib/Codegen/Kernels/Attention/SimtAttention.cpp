@@ -18,7 +18,7 @@ namespace {
 using Slice = SmallVector<Num>; ///< this thread's vectors of a row of d elements
 
 /// Divides queries and head elements among the threads of a block. `sharing` threads have one query, and each holds
-/// `pieces` vectors of it. fits() says whether registers and shared memory suffice.
+/// `pieces` vectors of it. fits() returns true if registers and shared memory suffice.
 class SimtAttention {
 public:
   SimtAttention(SimtEmitter &e, const AttentionShape &a) : e(e), a(a), width(e.widthFor(a.d)) {

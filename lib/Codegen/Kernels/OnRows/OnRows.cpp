@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t warp = 32, warps = 8;
 
 /// Emits the two kernels that sort the chosen (token, expert) entries into rows: one counts, the other places. Both
-/// give the same tables for the same mask, whatever the order of blocks.
+/// give the same tables for the same mask, in any order of blocks.
 class FindRows {
 public:
   explicit FindRows(OnRows &on) : on(on), e(on.e), at(*on.at), chunks(llvm::divideCeil(at.tokens, at.chunk)) {}

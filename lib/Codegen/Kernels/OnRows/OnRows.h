@@ -1,6 +1,6 @@
 //===- OnRows.h - Routed einsums on rows, on a GPU -----------------------------------===//
 // Two kernels find the rows from the mask and write them to the workspace (RowTables). Each block of a product has rows
-// of one expert. The grid has as many blocks as can be needed; blocks without rows return at once.
+// of one expert. The grid has the maximum number of blocks that can be needed; blocks without rows return at once.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_ONROWS_ONROWS_H
 #define PC_LIB_CODEGEN_KERNELS_ONROWS_ONROWS_H
