@@ -288,7 +288,7 @@ template <typename Condition> static CUresult runUntil(Lock &lock, Condition isO
     size_t reports = pc_standin_reports();
     waitForOthers(lock, idleSince);
     if (options().keepGoing && pc_standin_reports() > static_cast<int>(reports))
-      break; // a deadlock: there is no way on
+      break; // a deadlock: no thread can continue
   }
   stopWaiting();
   return stickyError();

@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The unpadded size of the dim that `user` indexes by `index`; nothing if `user` does not use it as an index.
+/// The unpadded size of the dim that `user` indexes by `index`; std::nullopt if `user` does not use it as an index.
 static std::optional<int64_t> boundOf(Value index, Operation *user) {
   auto type = [](Value value) { return cast<RankedTensorType>(value.getType()); };
   if (auto embedding = dyn_cast<EmbeddingOp>(user); embedding && embedding.getIds() == index) {

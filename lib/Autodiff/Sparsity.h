@@ -12,8 +12,8 @@ namespace pc {
 
 /// How the elements of a matrix are chosen. The numbers come from the settings of the group (`groupSettings`).
 struct Sparsity {
-  double share = 0; ///< of the elements of a row that are 0 at the end; 0: a pattern instead
-  int64_t kept = 0; ///< with a pattern: elements kept in each `among` adjacent ones of a row
+  double share = 0; ///< the share of a row's elements that are 0 at the end; 0: the group has a pattern instead
+  int64_t kept = 0; ///< with a pattern: the number of elements kept among `among` adjacent ones in a row
   int64_t among = 0;
   int64_t every = 1; ///< steps between two choices
   int64_t until = 0; ///< the last step, from 0, that may choose

@@ -22,7 +22,7 @@ struct Action {
   double seconds = 0;
   double copying = 0;      ///< Start: the part of these seconds at the speed of a node's links
   int start = 0;           ///< Wait: the number of its start in the block
-  Operation *op = nullptr; ///< for a listener: the op, or the first of several
+  Operation *op = nullptr; ///< the op for a listener, or the first of several ops
   StepPhase phase = StepPhase::Forward;
 };
 

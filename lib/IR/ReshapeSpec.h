@@ -12,7 +12,7 @@ namespace pc {
 
 /// The names of each dim, from major to minor.
 using ReshapeDims = llvm::SmallVector<llvm::SmallVector<llvm::StringRef, 2>, 6>;
-/// Reads one side of a spec. Returns none if parentheses are nested, not closed or empty, or if a name contains
+/// Reads one side of a spec. Returns std::nullopt if parentheses are nested, not closed or empty, or if a name contains
 /// anything but letters, digits and `_`.
 std::optional<ReshapeDims> reshapeDims(llvm::StringRef side);
 

@@ -48,10 +48,10 @@ struct ModelConfig {
   int64_t buckets = 0, farthest = 0;  ///< buckets of distances, if scores have addends by distance
   /// If there are two, the second one is for layers with windows.
   llvm::SmallVector<Rotation, 2> ropes;
-  llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
+  llvm::SmallVector<int64_t> windows; ///< the window of each layer, 0 without a window; empty if no layer has a window
   /// Mixture of experts: the number of experts, the number of experts per token, and their width; 0: none.
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
-  int64_t capacity = 0;               ///< tokens of a sequence that an expert accepts; 0: all that choose it
+  int64_t capacity = 0;               ///< tokens of a sequence that an expert accepts; 0: all tokens that choose it
   int64_t sharedFfn = 0;              ///< the width of the MLP for every token
   int64_t groups = 1, keptGroups = 1; ///< groups of experts, and the number of them from which a token chooses
   double routingScale = 1;            ///< a factor of the weights of experts
@@ -62,7 +62,7 @@ struct ModelConfig {
   double gateSlope = 0, gateLimit = 0; ///< settings of experts with clamped gates
   bool normalizesExperts = false;      ///< the weights of a token's experts are normalized to a sum of 1
   llvm::SmallVector<bool> hasExperts;  ///< by layer
-  double balance = 0;                  ///< the factor of the loss of an uneven load of experts; 0: none
+  double balance = 0;                  ///< the factor of the loss for uneven load of experts; 0: no such loss
   llvm::SmallVector<bool> sliding;     ///< by layer: whether it has a window, of any length
   /// Tensors that checkpoints may have as copies of others: pairs of a copy and its original.
   std::vector<std::pair<std::string, std::string>> ties;

@@ -20,7 +20,7 @@ struct Rope {
   double theta = 10000, part = 1, factor = 1, low = 1, high = 4, original = 8192;
   double fast = 32, slow = 1, scale = 1; ///< yarn: rotations in the original length, and the factor of cos and sin
   double ofScores = 1;                   ///< yarn: the factor of latent attention's scores
-  bool wholePairs = true;                ///< yarn: its bounds are rounded
+  bool wholePairs = true;                ///< yarn: whether its bounds are rounded
 };
 
 /// The rotated part of a head: `all` elements; each frequency turns one pair of them.

@@ -44,7 +44,7 @@ struct LayerForm {
   /// Attention to the result of an encoder, and the norm before it.
   llvm::StringRef cross = "", beforeCross = "";
   llvm::StringRef sinks = "";        ///< an extra score of attention per head, for a key whose value is 0
-  llvm::StringRef relativeBias = ""; ///< in the first layer's attention: addends of scores by distance, for all layers
+  llvm::StringRef relativeBias = ""; ///< a tensor of the first layer: addends of scores by distance, for all layers
   llvm::StringRef mlp = "mlp", gate = "", up = "", down = "", gateUp = "";
   /// Names in a mixture of experts: the router, the prefix of an expert's number, and the weights of an expert.
   /// A layer without experts has the MLP.
@@ -63,8 +63,9 @@ struct LayerForm {
   /// because scores are not divided by it. Norms start like embeddings.
   bool stdByWidth = false;
   bool smallOutputs = false; ///< weights before residual sums start smaller by the root of twice the layers
-  bool causal =
-      true; ///< a token sees earlier tokens and predicts the next one; false: it sees all and predicts masked ones
+  /// Whether tokens see only earlier tokens and predict the next one. Otherwise they see all, and predict masked
+  /// tokens.
+  bool causal = true;
   bool alibi = false;        ///< scores decrease with the distance of a key, with a slope per head
   bool scaledTokens = false; ///< embeddings of tokens are multiplied by the root of their width
 };
@@ -81,9 +82,9 @@ struct FamilyKeys {
 /// The keys of a mixture of experts, and their defaults.
 struct ExpertKeys {
   llvm::StringRef count = "", otherCount = "";
-  llvm::StringRef ffn = "";       ///< the width of an expert; "": that of an MLP
-  llvm::StringRef normalize = ""; ///< whether weights of the chosen experts add up to 1; "": always
-  llvm::StringRef every = "";     ///< the key for N if only every N-th layer has experts; "": all layers have
+  llvm::StringRef ffn = "";       ///< the width of an expert; "": the width of an MLP
+  llvm::StringRef normalize = ""; ///< whether weights of the chosen experts add up to 1; "": they always do
+  llvm::StringRef every = "";     ///< the key for N if only every N-th layer has experts; "": all layers have experts
   llvm::StringRef without = "";   ///< the list of layers without experts
   /// `first` is the number of layers without experts at the beginning. `shared` is the width of the shared MLP, in
   /// units of an expert's width.
@@ -118,8 +119,8 @@ struct Family {
 
   // The defaults of keys.
   int64_t positions = 2048;
-  std::optional<int64_t> kvHeads = std::nullopt; ///< num_key_value_heads; 0: as many as heads; no such key: none
-  std::optional<int64_t> headDim = std::nullopt; ///< head_dim; 0: hidden_size / heads; no such key: none
+  std::optional<int64_t> kvHeads = std::nullopt; ///< num_key_value_heads; 0: the number of heads; unset: no such key
+  std::optional<int64_t> headDim = std::nullopt; ///< head_dim; 0: hidden_size / heads; unset: no such key
   int64_t ffnFactor = 0;                         ///< the width of an MLP, in embeddings; 0: its key is required
   double normEps = 1e-6;
   double fixedEps = 0; ///< used if there is no key

@@ -201,7 +201,7 @@ private:
 };
 } // namespace
 
-/// Places buffers in an order, each in the smallest gap that is free; returns nothing if the arena would exceed `most`.
+/// Places buffers in `order`, each in the smallest free gap. Returns std::nullopt if the arena would exceed `most`.
 static std::optional<ArenaPlan> placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> order, int64_t most) {
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());

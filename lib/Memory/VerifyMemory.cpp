@@ -65,7 +65,7 @@ public:
 
   /// Enters the leaves first, because they have values before the step begins.
   LogicalResult run(Block &body) {
-    WalkResult entered = body.walk([&](Operation *op) { // also leaves in accumulations: they are live all the time
+    WalkResult entered = body.walk([&](Operation *op) { // also leaves in accumulations, which are always live
       return isLeaf(op) && !isa<FusionOp, StartOp>(op->getParentOp()) ? WalkResult(enterLeaf(op))
                                                                       : WalkResult::advance();
     });

@@ -31,8 +31,8 @@ struct MoveItem {
 /// Limits for the memory that a schedule may use to hide moves.
 struct ScheduleLimits {
   int64_t bucketBytes;                   ///< payload of a bucket; a larger move is a separate bucket
-  int64_t depth;                         ///< prefetch: units that are gathered ahead of the one in use
-  int64_t aheadBytes;                    ///< most payload of a unit and the units prefetched before it; 0: no limit
+  int64_t depth;                         ///< the number of units that are gathered ahead of the one in use
+  int64_t aheadBytes;                    ///< maximum payload of a unit and the units gathered ahead of it; 0: no limit
   int64_t mostMoves = PCRT_MOST_STARTED; ///< the most moves in a bucket
 };
 

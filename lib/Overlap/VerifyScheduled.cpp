@@ -71,7 +71,7 @@ public:
         check(piece.reads);
       note(write ? piece.writes : piece.reads, by);
     }
-    if (write && !conflict && begin < end) { // all earlier accesses are done: one piece again
+    if (write && !conflict && begin < end) { // all earlier accesses are done, so the bytes become one piece again
       pieces.erase(std::next(first), it);
       first->second = {end, {}, {by}};
     }

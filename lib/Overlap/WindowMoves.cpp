@@ -30,7 +30,7 @@ bool pc::hasLoneAddend(Value sum, ArrayAttr axes) {
     Operation *op = value.getDefiningOp();
     bool isAlike =
         isa_and_nonnull<AllGatherOp, AllReduceOp, ReduceScatterOp>(op) && isOver(cast<MoveOpInterface>(op), true);
-    if (op && !isAlike) // a move over all of `axes`: all ranks have the same value, or a block of it
+    if (op && !isAlike) // in a move over all of `axes`, all ranks have the same value, or a block of it
       list.insert(op);
   };
   add(sum);

@@ -15,8 +15,8 @@ struct Budget {
   std::vector<double> inFlight; ///< for each chunk, the most microbatches whose activations it holds; empty: not known
 };
 
-/// Returns the chunk of every unit, ascending. Returns none, with the reason in `error`, if no cut is possible.
-/// `stageOf` is the stage of every chunk. `stages` is one of:
+/// Returns the chunk of every unit, ascending. If no cut is possible, returns std::nullopt and sets `error`. `stageOf`
+/// is the stage of every chunk. `stages` is one of:
 /// * "cost": the slowest chunk is as fast as possible, then the chunks are as equal as possible. This is exact, and
 ///   within the budget if any cut is. Then ends of chunks are moved to balance stages that have several chunks.
 /// * "layers": numbers of layers differ by at most one. The embedding and the head belong to the first and the last

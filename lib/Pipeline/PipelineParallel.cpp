@@ -25,10 +25,10 @@ struct StepCuts {
   StringAttr axis;
   int stages;
   StringRef howToCut;                                               ///< as in cutUnits
-  double memory;                                                    ///< bytes of a rank; 0: no limit
+  double memory;                                                    ///< memory limit in bytes per rank; 0: no limit
   std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts = {}; ///< keyed by `stageOf` and `split` of a shape
 
-  /// Returns none if the step cannot be cut in this way. `error` is the reason, unless one was emitted.
+  /// If the step cannot be cut in this way, returns std::nullopt and sets `error`, unless an error was emitted.
   std::optional<Problem> problemFor(const Shape &shape, std::string &error) {
     auto chunkOf = cutUnits(units, shape.stageOf, howToCut, {memory, shape.inFlight}, error);
     if (!chunkOf)
@@ -133,7 +133,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       return error.empty() ? signalPassFailure() : fail(error);
 
     Problem &problem = chosen->problem;
-    if (accumulate.getBody().getOps<SeedOp>().empty()) { // evaluation: only forward tasks remain
+    if (accumulate.getBody().getOps<SeedOp>().empty()) { // an evaluation has only forward tasks
       problem.training = false;
       for (auto &tasks : chosen->order)
         std::erase_if(tasks, [](const Task &task) { return task.kind != TaskKind::Forward; });

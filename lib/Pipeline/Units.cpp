@@ -174,7 +174,7 @@ private:
     return success();
   }
 
-  /// The number of the op's unit, or nothing.
+  /// The number of the op's unit; std::nullopt if it belongs to no unit.
   std::optional<int> unitNumber(Operation *op) const {
     if (isUnaryLinear(op))
       return std::nullopt;
@@ -185,7 +185,7 @@ private:
     return it == number.end() ? std::nullopt : std::optional(it->second);
   }
 
-  /// The first and the last unit of the op's layer, or nothing.
+  /// The first and the last unit of the op's layer; std::nullopt if it belongs to no layer.
   std::optional<std::pair<int, int>> layerUnits(Operation *op) const {
     auto it = ofLayer.find(layerOf(sourceName(op)).str());
     return isUnaryLinear(op) || it == ofLayer.end() ? std::nullopt : std::optional(it->second);

@@ -24,8 +24,8 @@ struct State {
   Point value;
   const Where *where = nullptr; ///< equal places have the same pointer
   int microbatch = ofAny;
-  Point rows = {}; ///< for a value that is stored by rows: the mask of the rows that exist
-  int made = -1;   ///< while a failure is traced: the number of the value's record
+  Point rows = {}; ///< the mask of the rows that exist, if the value is stored by rows
+  int made = -1;   ///< the number of the value's record, while a failure is traced
   uint64_t hash() const { return value.x ^ reinterpret_cast<uintptr_t>(where) * 0x9e3779b97f4a7c15ull; }
   bool operator==(const State &other) const {
     return value == other.value && where == other.where && microbatch == other.microbatch && rows == other.rows;

@@ -50,9 +50,9 @@ struct Placed {
 /// The place that `layout` describes; std::nullopt if the mesh does not have one of its axes.
 std::optional<Where> read(const Axis &axis, PlaceAttr layout, size_t rank);
 
-/// Input: an op and the places of its operands. Result: the places of its results; if there is none, `wrong`, `fault`
-/// and `operand` say why. It also keeps the places of the masks of rounds, which distinguish rounds of different
-/// blocks.
+/// Input: an op and the places of its operands. Result: the places of its results; if the results have no place,
+/// `wrong`, `fault` and `operand` describe the reason. It also keeps the places of the masks of rounds, which
+/// distinguish rounds of different blocks.
 class Placer {
 public:
   /// `isReference`: the program is the one-device program itself.

@@ -22,8 +22,8 @@ struct Failure {
   mlir::Operation *op = nullptr;
   std::string why;
   FaultKind fault = FaultKind::Place;
-  llvm::SmallVector<int> from;      ///< with a trace: the records of the op's operands
-  std::optional<Point> wanted;      ///< for a sink: the value that it should have
+  llvm::SmallVector<int> from;      ///< the records of the op's operands, if there is a trace
+  std::optional<Point> wanted;      ///< the value that a sink should have
   mlir::Operation *other = nullptr; ///< the op that contradicts `op`; either may be wrong
 };
 

@@ -142,7 +142,7 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
   if (placed->isSame) {
     memo.recipe.kind = Recipe::Same;
     memo.recipe.operands = op->getNumOperands();
-    for (auto [i, result] : llvm::enumerate(op->getResults())) // sums of rounded addends count as rounded
+    for (auto [i, result] : llvm::enumerate(op->getResults())) // sums of rounded addends are treated as rounded
       memo.recipe.rounds.push_back(isBf16(result) && !isBf16(op->getOperand(i)));
   } else {
     std::optional<Rule> rule = ruleOf(op);

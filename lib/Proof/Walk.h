@@ -274,7 +274,7 @@ private:
   const Facts *reference;
   Trace *trace;
   bool isStep;        ///< the program is the one-device program itself
-  Failure wrongBytes; ///< with a trace: the first clash
+  Failure wrongBytes; ///< the first clash, if there is a trace
   mlir::Operation *calling = nullptr;
   mlir::StringAttr stageAxis;
   AxisSet stageAxisSet = 0;

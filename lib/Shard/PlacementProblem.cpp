@@ -187,7 +187,7 @@ LogicalResult PlacementProblem::solve(bool tellTooWide) {
              << "that the search computed";
     return success();
   }
-  if (assignment) // no placement is legal: report the illegal moves of the one with the fewest
+  if (assignment) // no placement is legal, so report the illegal moves of the placement that has fewest
     assignment = minimizeTables(/*countIllegal=*/true);
   result.tooWide = !assignment;
   if (!assignment && !tellTooWide)

@@ -16,7 +16,7 @@ namespace pc {
 struct Price {
   __int128 traffic = 0; ///< illegal * 2^108 + bytes or picoseconds * 2^40 + traffic moves * 2^20 + free moves
   int64_t work = 0;     ///< elements that a rank computes
-  int64_t late = 0;     ///< ops that read partial sums: at equal cost, the earlier reduction wins
+  int64_t late = 0;     ///< the number of ops that read partial sums; at equal cost, the earlier reduction is chosen
 
   static constexpr Price illegal() { return {static_cast<__int128>(1) << 108, 0, 0}; }
   /// One move that sends `bytes` (in units of 1/n of a byte on an axis of size n).

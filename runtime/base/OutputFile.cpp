@@ -138,7 +138,7 @@ bool OutputFile::open(const std::string &path) {
 bool OutputFile::copyToTarget() {
   int from = ::open(work.c_str(), O_RDONLY | O_CLOEXEC), to = ::open(target.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   bool good = from >= 0 && to >= 0;
-  discard(); // before a signal can end this: the reader of a pipe may leave
+  discard(); // must come before a signal can end the process, because the reader of a pipe may close it
   char block[1 << 16];
   for (ssize_t count; good && (count = read(from, block, sizeof block)) != 0;) {
     good = count > 0;

@@ -152,7 +152,7 @@ void pcrt::printInBackground() {
   printers[0] = new Printer(STDOUT_FILENO);
   printers[1] = areOneFile() ? printers[0] : new Printer(STDERR_FILENO);
   FILE *out = streamTo(printers[0], isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF), *error = streamTo(printers[1], _IONBF);
-  if (!out || !error) // no memory: printed as before
+  if (!out || !error) // there is no memory, so output is printed as before
     return;
   stdout = out;
   stderr = error;

@@ -209,7 +209,7 @@ public:
     const Parameter &parameter = program.parameters[state.parameter];
     if (state.name == PCRT_SCALE)
       return readScale(json, parameter, std::move(state));
-    for (const Json &part : json.value("parts", Json::array())) // without keys: states are not drawn
+    for (const Json &part : json.value("parts", Json::array())) // states have no keys, because they are not drawn
       state.parts.push_back(readPart(part, /*key=*/0, part.at("start"), part.at("size"),
                                      state.name + " of " + parameter.name, state.shape));
     if (state.parts.empty()) {
@@ -512,7 +512,7 @@ std::optional<Holder> Program::holderOf(const Tensor &tensor, const Parameter &p
   for (int lower = 0; lower < stage; ++lower)
     for (const Parameter &other : stages[lower]->parameters)
       if (other.name == parameter.name)
-        return std::nullopt; // tied: the first stage that has it writes it
+        return std::nullopt; // if several stages have a tied tensor, the first of them writes it
   if (!tensor.isOn(mesh, rank))
     return std::nullopt;
   std::vector<int> apart = tensor.root;

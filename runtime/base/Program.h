@@ -69,7 +69,7 @@ struct Parameter : Tensor {
   bool frozen = false;  ///< Steps and rounds never change it.
   std::string initKind; ///< PCRT_INIT_NORMAL or PCRT_INIT_CONSTANT.
   double std = 0, value = 0;
-  int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: one row, or nothing.
+  int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: one row, or no element.
   std::vector<Part> parts;            ///< One or more, which cover `valid`.
 
   /// Whether it belongs to an adapter, and not to its base.

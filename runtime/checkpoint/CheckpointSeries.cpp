@@ -370,6 +370,6 @@ void CheckpointSeries::complete() {
     return;
   waitForBlocks();
   int64_t start = nanoseconds();
-  finish(lastStep, /*last=*/false); // the arena now has a later state: there is no second try
+  finish(lastStep, /*last=*/false); // the arena now has a later state, so there is no second attempt
   cost += double(nanoseconds() - start) * 1e-9;
 }

@@ -233,7 +233,7 @@ void pcrt::pullReduceScatter(const pcrt_move_desc &desc, int n, int me, const ch
 void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo,
                         int64_t hi) {
   int64_t bytes = elementBytes(desc.dtype);
-  if (desc.reduction) { // from extent2 to extent: a gather of what `me` keeps of extent
+  if (desc.reduction) { // the move is from extent2 to extent: it gathers the block of extent that `me` keeps
     int64_t kept = desc.extent / n * desc.middle * (desc.extent2 / n) * desc.inner; // in one source, per `outer`
     int64_t wide = desc.extent2 / n * desc.inner; // the width of one source in a row of `out`
     return byRow(lo, hi, wide, [&](int64_t to, int64_t part, int64_t at, int64_t count) {

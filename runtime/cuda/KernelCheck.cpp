@@ -38,7 +38,7 @@ struct Buffer {
   int64_t offset, elements;
   std::string dtype;
   int64_t below; ///< i32
-  int64_t run;   ///< i32: element i is i modulo `below` (0), or i / run, but below `below`; -1: random
+  int64_t run;   ///< i32: element i is i modulo `below` if 0, otherwise i / run, limited to below `below`; random if -1
   bool positive;
   int64_t chosen, of; ///< a mask of experts: of every `of` neighbouring numbers, `chosen` are 1 and the others 0
 };

@@ -51,7 +51,7 @@ std::string loadKernelImage(const void *data, size_t bytes, KernelImage &image) 
   }
   image.module = module;
   image.handle = handle;
-  image.file = file; // the loader knows images by this path: its number must stay taken
+  image.file = file; // the loader identifies images by this path, so its file number must stay in use
   return "";
 }
 

@@ -42,7 +42,7 @@ private:
     bool done = false, claimed = false;
   };
   struct WarpState {
-    std::deque<Part> parts; ///< in order: the last products that are done, then those in flight
+    std::deque<Part> parts; ///< in order: the last finished products, then the products in flight
     uint32_t group = 0, last = 0;
     uint32_t started = 0; ///< products, counted
   };

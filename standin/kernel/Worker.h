@@ -25,7 +25,7 @@ enum class Waits : uint8_t { No, Barrier, Warp, Done };
 struct Worker;
 /// A thread of the running block.
 struct Fiber {
-  pcrt_host_thread thread; // first: generated code's pointer to it is a pointer to the fiber
+  pcrt_host_thread thread; // must be first, because generated code's pointer to it is a pointer to the fiber
   Worker *worker;
   void *stack;     ///< where it continues
   uint64_t result; ///< the result of a shuffle
@@ -64,17 +64,17 @@ struct Worker {
   uint8_t *stacks, *shared;
   Warp warps[maxWarps];
   std::vector<AsyncCopies> copies;
-  std::unique_ptr<Warpgroups> warpgroups; ///< the warpgroups of the block; null: it has started no product
+  std::unique_ptr<Warpgroups> warpgroups; ///< the warpgroups of the block; null if it has not started a product
   void *mainStack;
   std::vector<bool> started;
   uint16_t queue[2 * maxThreads]; ///< runnable fibers, a ring
   unsigned head, tail;
-  unsigned threads, done, arrived; ///< threads of the block: all, those that returned, those that wait at the barrier
+  unsigned threads, done, arrived; ///< numbers of threads: all, returned ones, ones that wait at the barrier
   uint64_t random;
   std::string fault;
   const KernelLaunch *launch;
   uint32_t sharedBytes; ///< the shared memory of this launch's layout
-  bool plain;           ///< no fibers: the kernel never waits
+  bool plain;           ///< the kernel never waits, so it runs without fibers
   jmp_buf leave;
 
   Worker();

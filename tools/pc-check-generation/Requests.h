@@ -15,7 +15,7 @@
 /// The sizes of a step program.
 struct StepSizes {
   int64_t groups = 0, size = 0; ///< the tokens of a step are [groups, size]
-  int64_t chunk = 0;            ///< the step has a second part, of [groups, chunk] tokens; 0: it has none
+  int64_t chunk = 0;            ///< the step has a second part, of [groups, chunk] tokens; 0: no second part
   int64_t slots = 0;            ///< per group
   int64_t chosen = 0;           ///< tokens per group that a part of a step chooses
   int64_t context = 0, vocabulary = 0;

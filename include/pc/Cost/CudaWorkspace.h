@@ -88,7 +88,7 @@ struct EmbeddingSort {
 /// Offsets are in words of 4 bytes from the start of the workspace.
 struct RowTables {
   static constexpr int64_t chunk = 32; ///< tokens that are counted at once, one by each thread of a warp
-  int64_t tokens, experts, rows;       ///< sizes of the mask; `rows`: at most
+  int64_t tokens, experts, rows;       ///< sizes of the mask, and the maximum number of rows
   int64_t tile;                        ///< rows of a block, all of one expert
   int64_t tiles;                       ///< number of tiles, at most
   int64_t counts = 0;                  ///< for each expert and chunk, the number of tokens that have chosen the expert
@@ -96,7 +96,7 @@ struct RowTables {
   int64_t tokenOf;                     ///< by row: its token
   int64_t rowOf;                       ///< for each token and expert, its row, or -1
   int64_t tileExperts, tileRows;       ///< for each tile, its expert (or -1) and its first row
-  int64_t made;                        ///< for a result by token: its rows before they are added, in f32
+  int64_t made;                        ///< the rows of a result by token before they are added, in f32
   int64_t bytes;
 
   explicit RowTables(EinsumOp op);

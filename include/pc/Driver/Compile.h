@@ -39,7 +39,7 @@ struct CompileOptions {
   bool train = true;                            ///< false: only the forward pass
   std::optional<GenerateStepsOptions> generate; ///< the program generates text; its groups are the plan's
   std::string weights = "full";                 ///< how its matrices are stored: full, or the codes of pc-store-codes
-  std::optional<bool> packProducts;             ///< one product for q, k and v if the plan allows it; default: for CUDA
+  std::optional<bool> packProducts;             ///< one product for q, k and v if the plan allows it; unset: for CUDA
   int64_t padVocabulary = 0;     ///< multiple of the padded vocabulary, and of its ranks; 0: the target's default
   int64_t expertsLimit = 0;      ///< rows of experts that are in memory at once; 0: all
   AddAdaptersOptions adapters;   ///< LoRA, if there is any
@@ -62,7 +62,7 @@ struct CompileOptions {
   Phase to = Phase::Exe;
   std::string output = "-";                   ///< the executable, or the IR of phase `to`
   std::string emitPlan, report;               ///< files, or empty
-  std::string reference;                      ///< the step program, a file, or empty: the program's own
+  std::string reference;                      ///< a file with the step program; empty: the program's own hashes
   bool tellPrediction = false;                ///< a remark says how long a step takes
   bool standIn = false;                       ///< also an image for the stand-in of the CUDA driver
   std::optional<llvm::json::Object> searched; ///< the results of a search, for the report

@@ -26,7 +26,7 @@ public:
   mlir::FailureOr<bool> fits(ParameterOp parameter);
 
   llvm::StringRef text() const { return all; }
-  /// The first glob that has fitted nothing, or an empty text.
+  /// The first glob that has fitted no name, or an empty text.
   llvm::StringRef unused() const;
   /// Fails with an error that begins with `where` if a glob has fitted no parameter of the module.
   mlir::LogicalResult requireUsed(mlir::ModuleOp module, const llvm::Twine &where) const;

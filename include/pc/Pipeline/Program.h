@@ -26,7 +26,7 @@ struct Part {
   bool send = false;
   Flow flow;
   Task message;
-  bool input = true; ///< false: no task reads it, because stages exchange it when all tasks are done
+  bool input = true; ///< false if no task reads it, because stages exchange it when all tasks are done
 };
 
 /// An instruction that a stage issues. `type` determines which fields are used. An instruction starts when the previous

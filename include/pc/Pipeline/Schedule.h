@@ -47,12 +47,12 @@ struct Problem {
   std::vector<double> forward, backward, weight; ///< seconds; `backward` without the gradient of the weights
   bool training = true;                          ///< false: there are only F tasks
   bool split = false;                            ///< false: one B task lasts backward + weight, and there is no W
-  std::vector<double> recompute;                 ///< seconds; 0: the chunk keeps what it needs
+  std::vector<double> recompute;                 ///< seconds; 0: the chunk keeps all values that it needs
   std::vector<double> hop;                       ///< seconds from chunk c to c + 1 if their stages differ
   std::vector<double> hopBack;                   ///< seconds of gradients from c + 1 to c; empty: the same as `hop`
   std::vector<double> held;                      ///< memory taken when F starts
   std::vector<double> heldByRecompute;           ///< memory added when R starts
-  std::vector<double> releasedByBackward;        ///< with `split`: memory freed at the end of B; W frees the rest
+  std::vector<double> releasedByBackward;        ///< memory that the end of B frees if `split`; W frees the rest
   std::vector<double> limit;                     ///< per stage; empty: none
   double optimizer = 0;                          ///< seconds after a stage's last task
   std::vector<bool> noGradientFrom;              ///< chunks to which the next one sends no gradient; empty: none

@@ -12,8 +12,8 @@ namespace pc {
 struct AutoOptions {
   bool isOn = false;
   bool isQuiet = false;     ///< no message about the plans that are found
-  std::string free;         ///< comma-separated flags and axes to search; empty: all that are not given
-  int64_t ranks = 0;        ///< number of ranks; 0: as many as the mesh has
+  std::string free;         ///< comma-separated flags and axes to search; empty: all flags that are not given
+  int64_t ranks = 0;        ///< number of ranks; 0: the number of ranks of the mesh
   int64_t compositions = 0; ///< limit on compiled programs; 0: 1000, or 10,000 programs of few layers
   int64_t threads = 0;      ///< threads that compile; 0: one per core. The result does not depend on it
   StrategyFlags pins;       ///< the strategy flags that were given; a size of the mesh may be `?`

@@ -59,11 +59,11 @@ struct TacticFlag {
 /// A form of a tactic, which its flag can name before the axis: `naive` in --data-parallel=naive:dp.
 struct TacticForm {
   std::string name;
-  std::string axes = {}; ///< the mesh axes if the flag names none; empty: the pass's default
-  bool anyAxes = false;  ///< it works over any number of axes
-  int weightAxis = -1; ///< grids: the axis that shards weights like ZeRO; such a form splits what norms normalize over
-  int dataAxis = -1;   ///< the axis that splits the batch like data parallelism; `besides` uses the others
-  std::string besides = {};           ///< another form, which works over the other axes
+  std::string axes = {};    ///< the mesh axes if the flag names none; empty: the pass's default
+  bool anyAxes = false;     ///< it works over any number of axes
+  int weightAxis = -1;      ///< grids: the axis that shards weights like ZeRO; norms are then split
+  int dataAxis = -1;        ///< the axis that splits the batch like data parallelism; `besides` uses the others
+  std::string besides = {}; ///< another form, which works over the other axes
   std::vector<int> sequenceAxes = {}; ///< the axes that split the sequences of a microbatch
 };
 
@@ -79,7 +79,7 @@ struct TacticInfo {
   bool sharesTokens = false;          ///< it splits sequences over its axis, or supports a tactic that does
   bool takesQkvApart = false;         ///< places q, k and v of one layer differently
   bool ofExperts = false;             ///< it splits experts, so it does nothing for a model without experts
-  std::string once = {};              ///< why two of them ({0} and {1}) exclude each other; empty: they do not
+  std::string once = {};              ///< why two such tactics ({0} and {1}) exclude each other; empty: they do not
   using FromFlags = std::optional<Refusal>(const TacticInfo &, const StrategyFlags &, Plan &);
   /// Adds the tactics that the flags ask for at the end of the plan, or says why it cannot. The default adds one tactic
   /// along a mesh axis for a flag form:axis.

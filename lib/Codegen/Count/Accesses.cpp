@@ -93,7 +93,7 @@ private:
   ArrayRef<CountedBuffer> buffers;
   Forms forms;
   std::optional<Form> digits[2];          ///< the number of the block, and of the thread
-  SmallVector<Accesses> accesses, byData; ///< by buffer; byData: accesses that depend on data
+  SmallVector<Accesses> accesses, byData; ///< by buffer; `byData` are accesses that depend on data
   /// The accesses so far: buffer, whether it was written, address, width, and the part of the box.
   std::set<std::tuple<unsigned, bool, Form, int64_t, std::vector<Extent>>> done;
   llvm::DenseMap<Operation *, TensorWork> ofThread; ///< the work of one execution of an op

@@ -73,7 +73,7 @@ public:
   bool isData(const Form &form) const;
   /// The digits and counters that the form depends on.
   std::set<VariableId> dims(const Form &form) const;
-  /// The dim on which the form depends most in the box; nothing if the form has one value there.
+  /// The dim on which the form depends most in the box; std::nullopt if the form has only one value in the box.
   std::optional<VariableId> widest(const Form &form, const Box &box) const;
 
 private:

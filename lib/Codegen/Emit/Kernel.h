@@ -21,7 +21,7 @@ struct Kernel {
   unsigned part = 0;            ///< the number of this kernel among those of the op
   int64_t items = 0;            ///< out
   int64_t scratchBytes = 0;     ///< out
-  bool multipliesPairs = false; ///< out, CPU: it multiplies pairs of bf16 (Emitter::multipliesPairs)
+  bool multipliesPairs = false; ///< out, CPU: whether the kernel multiplies pairs of bf16
   /// out: "elementwise", "activation", "cast", "norm", "attention", "embedding", "loss", "optimizer", "reduction",
   /// "copy", "einsum", "index", "product", "recurrence"
   std::string kind = {};

@@ -98,7 +98,7 @@ static Num activation(Emitter &e, ActivationKind kind, Num x) {
 static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
   Num one = e.real(1);
   switch (kind) {
-  case ActivationKind::GeluTanh: { // s = sigmoid(2u): d = s + x s (1 - s) 2 u'
+  case ActivationKind::GeluTanh: { // the derivative is s + x s (1 - s) 2 u', where s = sigmoid(2u)
     Num square = x * x;
     Num u = x * (square * 0.044715 + 1.0) * 0.7978845608028654;
     Num s = gate(e, one, u * 2.0);

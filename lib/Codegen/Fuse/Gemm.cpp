@@ -1,7 +1,7 @@
 //===- Gemm.cpp - Einsums that are matrix products ------------------------------------------===//
-// Input: an einsum, or a fusion around one. Result: the sizes and strides of this matrix product, or nothing if it is
-// not one. Each group of factors must collapse to one stride in every operand. Fusions are recognized from their ops,
-// so no annotation by the fusing pass is needed.
+// Input: an einsum, or a fusion around one. Result: the sizes and strides of this matrix product, or std::nullopt if
+// the einsum is not a matrix product. Each group of factors must collapse to one stride in every operand. Fusions are
+// recognized from their ops, so no annotation by the fusing pass is needed.
 //===-----------------------------------------------------------------------------===//
 #include "Gemm.h"
 #include "Grouped.h"

@@ -1,7 +1,7 @@
 //===- Grouped.cpp - Routed einsums that work on rows ---------------------------------------===//
-// Input: a routed einsum and which values are stored by rows. Result: the table entry (pcrt_gemm_desc) of a grouped
-// product, a pack, an unpack or a sum, or nothing if the op is none of these. Rows are sorted by expert, so that the
-// rows of an expert are one matrix.
+// Input: a routed einsum, and a function that tells which values are stored by rows. Result: the table entry
+// (pcrt_gemm_desc) of a grouped product, a pack, an unpack or a sum, or std::nullopt if the op is none of these. Rows
+// are sorted by expert, so that the rows of an expert are one matrix.
 //===-----------------------------------------------------------------------------===//
 #include "Grouped.h"
 #include "Gemm.h"
@@ -18,7 +18,7 @@ using namespace pc;
 namespace {
 /// The correspondence of a value's dims to the mask [tokens, experts], and the value's other dims.
 struct Lie {
-  int32_t how = -1; ///< pcrt_lies; -1: none of them
+  int32_t how = -1; ///< a value of pcrt_lies; -1: the dims correspond in another way
   ArrayRef<int> dims;
   SmallVector<int> rest;
 };

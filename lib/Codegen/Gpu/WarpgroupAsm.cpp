@@ -64,7 +64,7 @@ static bool readProduct(StringRef shape, StringRef rest, const StringMap<bool> &
   return true;
 }
 
-/// Accepts only the statements that the emitters write. Returns none for any other assembly.
+/// Accepts only the statements that the emitters write. Returns std::nullopt for any other assembly.
 std::optional<SmallVector<WarpgroupInstruction>> pc::toolchain::parseWarpgroupAsm(StringRef text) {
   using Instruction = WarpgroupInstruction;
   SmallVector<Instruction> all;

@@ -1,5 +1,5 @@
 //===- WarpgroupAsm.h - Parses inline PTX of warpgroup products --------------------------------===//
-// Input: the text of an inline PTX block. Result: its instructions, or nothing if it has an unknown one.
+// Input: the text of an inline PTX block. Result: its instructions, or std::nullopt if it has an unknown instruction.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_WARPGROUPASM_H
 #define PC_LIB_CODEGEN_GPU_WARPGROUPASM_H
@@ -21,8 +21,8 @@ struct WarpgroupInstruction {
   llvm::SmallVector<unsigned> ab; ///< Product: A's registers or its descriptor, then B's
 };
 
-/// Parses a text of fence.proxy.async, wgmma of bf16 into f32, and constant predicates. Returns nothing for any other
-/// text.
+/// Parses a text of fence.proxy.async, wgmma of bf16 into f32, and constant predicates. Returns std::nullopt for any
+/// other text.
 std::optional<llvm::SmallVector<WarpgroupInstruction>> parseWarpgroupAsm(llvm::StringRef text);
 
 /// Whether the module uses wgmma, which only sm_90a has.

@@ -259,7 +259,7 @@ bool Generator::isIdle(Operation *op) {
   return isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(op);
 }
 
-/// Writes the code of the host for one op: calls of the runtime, kernels or a library, or nothing.
+/// Writes the code of the host for one op: calls of the runtime, of kernels or of a library. Some ops need no code.
 LogicalResult Generator::emitOp(Operation *op) {
   auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };
   // Ops on routed tokens have grouped calls or kernels for rows. All others are written as the same op on rows.

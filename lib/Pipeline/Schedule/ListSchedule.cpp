@@ -17,8 +17,8 @@ namespace {
 constexpr double slack = 1e-9;
 
 /// State: the clock, memory and live microbatches of each stage, and the end of each task that has run. run() may be
-/// called once. It returns nothing if no stage can begin a task, which happens only with a fixed order or too little
-/// memory.
+/// called once. It returns std::nullopt if no stage can begin a task, which happens only with a fixed order or too
+/// little memory.
 class Greedy {
 public:
   /// Priorities get their noise once, so that a task keeps its priority during the run.
@@ -37,8 +37,8 @@ public:
                      [](const Task &task) { return task.kind != TaskKind::Weight; });
   }
 
-  /// Schedules one task at a time, on the stage whose choice can start first. Returns nothing if no stage can begin a
-  /// task.
+  /// Schedules one task at a time, on the stage whose choice can start first. Returns std::nullopt if no stage can
+  /// begin a task.
   std::optional<Order> run() {
     for (size_t left = p.all().size(); left--;) {
       int best = -1;

@@ -28,8 +28,8 @@ struct ListRule {
 
 /// Repeatedly chooses the task that can start earliest. It never stalls if every stage can hold one microbatch, because
 /// a forward task runs only if the oldest microbatches can still finish (the banker's test, separately for each stage;
-/// the oldest microbatch is the same on all stages). Returns nothing if a `fixed` order needs more memory than there
-/// is.
+/// the oldest microbatch is the same on all stages). Returns std::nullopt if a `fixed` order needs more memory than
+/// there is.
 std::optional<Order> listSchedule(const Problem &problem, const ListRule &rule);
 
 } // namespace pc::pipeline

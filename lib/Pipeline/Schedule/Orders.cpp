@@ -185,7 +185,7 @@ double fillAndDrain(const Stages &s) { return (s.p - 1) / (s.v * s.m); }
 constexpr const char *gpipePaper = "GPipe (Huang et al. 2019); Narayanan et al. 2021, section 2.2";
 constexpr const char *megatronPaper = "Narayanan et al. 2021, section 2.2";
 
-/// The reason why the problem does not fit the schedule, or nothing.
+/// The reason why the problem does not fit the schedule; empty if it fits.
 std::string mismatch(const Problem &p, const NamedSchedule &schedule) {
   std::string name(schedule.name);
   bool whole = p.chunks() % p.stages == 0,

@@ -57,9 +57,9 @@ constexpr double writtenTaskBytes = 0.85;
 
 constexpr double waitOfChunks = 0.05;   ///< microbatches per stage, if weights' gradients fill several chunks
 constexpr double waitOfStages = 0.25;   ///< microbatches per stage, for stages of one chunk
-constexpr double hiddenSums = 0.6;      ///< share of a microbatch: the backward pass, which hides sums of gradients
-constexpr double likelyTooLarge = 0.85; ///< share of the limit: a plan with a higher bound of bytes seldom fits
-constexpr double alikePlan = 0.03;      ///< share of its seconds that is added to a plan for each similar one
+constexpr double hiddenSums = 0.6;      ///< share of a microbatch in which the backward pass hides sums of gradients
+constexpr double likelyTooLarge = 0.85; ///< share of the memory limit; a plan with a higher bound seldom fits
+constexpr double alikePlan = 0.03;      ///< share of its seconds that is added to a plan for each similar plan
 
 // Margins that decide when a search stops.
 

@@ -95,8 +95,8 @@ private:
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
   struct MicrobatchSeconds {
-    double layer, rest, ahead, forwardShare; ///< ahead: the part of the rest that is not in the last chunk
-    bool sends = false;                      ///< they include moves of data ranks for each microbatch
+    double layer, rest, ahead, forwardShare; ///< `ahead` is the part of the rest that is not in the last chunk
+    bool sends = false;                      ///< whether they include moves between data ranks for each microbatch
   };
   /// Counts the parameters of a layer that are too large for a bucket if an element takes `width` bytes.
   double sentAlone(const PlanNumbers &plan, double width) const;

@@ -91,7 +91,7 @@ public:
   }
   const Plan &triedPlan(size_t id) const { return tried.at(id); }
   const std::set<std::string> &textsOfTried() const { return triedTexts; }
-  /// Why no plan was legal: "; the first was refused: ...", or nothing.
+  /// Why no plan was legal: "; the first was refused: ...", or an empty text.
   std::string firstRefusal() const;
 
   PlanCounts counts;

@@ -20,14 +20,14 @@ namespace pc {
 /// were no stages and data ranks.
 struct CorePrice {
   bool isLegal = false;
-  bool hasData = false;        ///< the core sums gradients, or gathers parameters, for each microbatch
-  double seconds = 0;          ///< a microbatch
-  double layerSeconds = 0;     ///< the part of one layer
-  double aheadSeconds = 0;     ///< the part before all layers, and after them in the backward pass, such as of a table
-  double restSeconds = 0;      ///< a step outside its microbatches: exposed sums, and the optimizer
-  double optimizerSeconds = 0; ///< the part of the rest without moves; stages may hide the moves
-  double forwardShare = 0;     ///< share of the forward pass in a microbatch's seconds
-  double activationBytes = 0;  ///< kept by a microbatch until its backward pass
+  bool hasData = false;            ///< the core sums gradients, or gathers parameters, for each microbatch
+  double seconds = 0;              ///< a microbatch
+  double layerSeconds = 0;         ///< the part of one layer
+  double aheadSeconds = 0;         ///< the part before all layers, and after them in the backward pass, as for tables
+  double restSeconds = 0;          ///< the part of a step outside its microbatches: exposed sums, and the optimizer
+  double optimizerSeconds = 0;     ///< the part of the rest without moves; stages may hide the moves
+  double forwardShare = 0;         ///< share of the forward pass in a microbatch's seconds
+  double activationBytes = 0;      ///< bytes that a microbatch keeps until its backward pass
   double layerActivationBytes = 0; ///< the part of one layer
   int compositions = 0;
 };
@@ -41,7 +41,7 @@ struct TaskPrice {
   };
   std::array<Seconds, pipeline::numKinds> seconds; ///< by kind
   double hopSeconds = 0, hopBackSeconds = 0;       ///< a message to the next stage, and the gradient's message back
-  double taskOps = 0, otherOps = 0; ///< ops of a layer that is written out: per microbatch, and outside of tasks
+  double taskOps = 0, otherOps = 0; ///< ops of a layer without functions: per microbatch, and outside of tasks
   std::optional<StageBytes> bytes;
   int compositions = 0;
 };
