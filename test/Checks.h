@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-/// The number of checks, and of those that failed.
+/// The number of checks, and the number of failed checks.
 inline int checks = 0, failures = 0;
 
 /// A check that may fail; returns whether it held. If there are many failures, only the first ones are printed.

@@ -1,6 +1,6 @@
 //===- transfers.cpp - Orders with one stream per flow --------------------===//
-// Programs with overlapping messages for the verifier and its mutants: programs of the compiler have one thread per
-// stage (PlaceInline.cpp).
+// Programs with overlapping messages, for tests of the verifier with mutants. The compiler itself writes only programs
+// with one thread per stage (PlaceInline.cpp).
 //===----------------------------------------------------------------------===//
 #include "transfers.h"
 
@@ -15,8 +15,8 @@ namespace {
 /// Tasks and messages in the order of simulated time: an event is a task that starts or a message that is ready.
 struct Event {
   double time;
-  bool after; ///< of those at one time: messages whose producer took time come first, then tasks
-  int rank;   ///< even: a task, odd: its message; extends the dependencies
+  bool after; ///< among events at one time, messages whose producer took time come first, then tasks
+  int rank;   ///< even for a task, odd for its message; an order that extends the dependencies
   Task task;
 
   bool isTask() const { return rank % 2 == 0; }
@@ -71,7 +71,7 @@ private:
         after.push_back(receiveAt[p.id(needed)]);
     int id = p.id(task);
     taskAt[id] = add(stage, Instruction::compute(task, std::move(after)));
-    // Receives that waited for this task's slot are issued now: an event must be recorded before it is waited for.
+    // Receives that waited for this task's slot are issued now, because an event must be recorded before a wait for it.
     for (const auto &[flow, message] : waiting[id])
       receive(flow, message, {taskAt[id]});
     waiting.erase(id);
@@ -117,7 +117,8 @@ private:
   int slots;
   Timeline time;
   Program program;
-  std::vector<int> taskAt, receiveAt; ///< by task id: index in its stage's program; of messages: the receive
+  /// For each task, the index in its stage's program; for each message, the index of its receive.
+  std::vector<int> taskAt, receiveAt;
   std::map<Flow, std::vector<Task>> flows;
   std::map<int, std::vector<std::pair<Flow, Task>>> waiting; ///< by the task that frees the slot
 };

@@ -6,9 +6,9 @@
 
 #include "pc/Pipeline/Program.h"
 
-/// Adds sends and receives to an order that does not stall: one stream per flow; a send right after its
-/// producer, a receive as early as its slot allows (the consumer of the message `slots` before it is done). Free of
-/// deadlock for every order and slots >= 1; 2 reach the full overlap.
+/// Adds sends and receives to an order that does not stall. Each flow has one stream. A send follows its producer at
+/// once. A receive starts as early as its slot allows, that is, when the consumer of the message `slots` messages
+/// earlier is done. The result has no deadlock for any order with slots >= 1, and full overlap with two slots.
 pc::pipeline::Program placeTransfers(const pc::pipeline::Problem &problem, const pc::pipeline::Order &order, int slots);
 
 #endif

@@ -52,7 +52,7 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
       ofCore = std::max(ofCore, bounds.ofCore(price, numbers));
       bytes = std::max(bytes, bounds.leastBytes(numbers, price));
     }
-  for (bool withData : {false, true}) { // not the same with ZeRO-2 and 3
+  for (bool withData : {false, true}) { // the two differ for ZeRO-2 and ZeRO-3
     PlanCore own = PlanCore::of(options.plan, batch, false, withData);
     CorePrice price = withData ? core : composer.priceCore(own, refusal);
     if (!price.isLegal || (!withData && numbers.zero < 2))

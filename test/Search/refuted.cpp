@@ -1,5 +1,5 @@
 //===- refuted.cpp - A search whose best plan turns out not to fit --------===//
-// Plans 0 to 9 take 10 to 19 seconds; the search believes that 0 and 1 fit, and they do not. Run by refuted.test.
+// Plans 0 to 9 take 10 to 19 seconds. By their composed prices plans 0 and 1 fit, but they do not. Run by refuted.test.
 //===----------------------------------------------------------------------===//
 #include "Order/BestFirst.h"
 

@@ -137,14 +137,14 @@ static Price cheapestTree(const Moves &moves, const MoveTerms &terms, AxisState 
   std::vector<size_t> parent(nodes.size());
   auto tryAll = [&](auto &&self, size_t node, Price price) -> void {
     if (node == nodes.size()) {
-      for (size_t i = 1; i < nodes.size(); ++i) { // a tree reaches the root from everywhere
+      for (size_t i = 1; i < nodes.size(); ++i) { // in a tree, every node has a path to the root
         size_t at = i, steps = 0;
         while (at && parent[at] != at && ++steps <= nodes.size())
           at = parent[at];
         if (at && parent[at] != at)
           return;
         if (at && (needed.contains(nodes[i]) || i != at))
-          return; // hangs on an omitted state, or is omitted although needed
+          return; // depends on an omitted state, or is omitted although it is needed
       }
       best = std::min(best, price);
       return;

@@ -117,11 +117,11 @@ int main() {
   const Case cases[] = {
       {"x s c", "x s c", "s"},     // all dims
       {"x s", "x s c", "s"},       // without the last dim
-      {"x s c", "x s c n", "s"},   // neither with the last one
-      {"x s n", "x s c n", "s"},   // without one in the middle
+      {"x s c", "x s c n", "s"},   // also without the last of four dims
+      {"x s n", "x s c n", "s"},   // without a dim in the middle
       {"s", "x s c", "s"},         // only the steps
       {"c", "x s c", "s"},         // not the steps
-      {"x", "x s c n", "s"},       // neither steps nor what is after them
+      {"x", "x s c n", "s"},       // without the steps and the dims after them
       {"", "x s c", "s"},          // one factor
       {"n s x c", "x s c n", "s"}, // in another order
       {"n x", "x s c n", "c"},     // and without the steps

@@ -226,7 +226,8 @@ std::vector<Case> intactCases() {
                        double worst = 0;
                        for (size_t i = 0; i < 4096; ++i) {
                          float x = spread(i), got = real(w[1][4096 * f + i]), want = float(exact[f](x));
-                         if (f >= 4 && std::fabs(x) >= 0x1p50f) // angles that are not reduced exactly are no numbers
+                         // The result is NaN for angles that cannot be reduced exactly.
+                         if (f >= 4 && std::fabs(x) >= 0x1p50f)
                            want = NAN;
                          if (std::isnan(want) ? std::isnan(got) : got == want)
                            continue;
@@ -322,7 +323,7 @@ void runBroken(const KernelImage &image) {
     std::string kernel;
     uint32_t blocks;
     std::vector<std::string> words; ///< all in the report
-    bool unchecked;                 ///< seen without the checker, too
+    bool unchecked;                 ///< whether it is also seen without the checker
   };
   const Fault faults[] = {
       {"reuse", 1, {"data race", "shared memory", "(store #", "(load #", "unordered with a"}, false},

@@ -27,7 +27,7 @@ struct Form {
   std::string name;
   unsigned n;
   bool registers;   ///< A is in registers
-  bool aTransposed; ///< else: rows of A are of the dim that is not summed
+  bool aTransposed; ///< otherwise the rows of A are in the dim that is not summed
   bool bTransposed; ///< rows of B likewise
   bool swizzled;
   std::string without; ///< "", or the fault
@@ -114,7 +114,7 @@ std::string kernel(const Form &f) {
     std::string number = std::to_string(k);
     constant("bBits" + number, bits(f, f.bTransposed, f.n) + (ofB + k * step(f, f.bTransposed, f.n)) / 16);
     line("%b" + number + " = arith.addi %start, %bBits" + number + " : i64");
-    if (f.without == "same product" && k) { // each warp has another one
+    if (f.without == "same product" && k) { // each warp has another descriptor
       constant("thirtyTwo", 32);
       line("%warp = arith.divui %t, %thirtyTwo : i64");
       line("%other = arith.addi %b1, %warp : i64");
@@ -268,7 +268,7 @@ int main() {
           }
   struct Fault {
     std::string without, report;
-    bool unchecked; ///< seen without the checker, too
+    bool unchecked; ///< whether it is also seen without the checker
   };
   const Fault faults[] = {
       {"proxy fence", "missing fence.proxy.async", false},

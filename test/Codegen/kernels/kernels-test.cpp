@@ -21,7 +21,7 @@ struct Tensor {
   std::vector<int64_t> shape;
   std::vector<float> data;
   std::vector<int32_t> ids;     ///< instead of data
-  std::vector<uint16_t> halves; ///< what kernels see of data, if they see bf16
+  std::vector<uint16_t> halves; ///< the data as kernels see it, if they read bf16
 
   explicit Tensor(std::vector<int64_t> shape, double deviation = 1) : shape(shape), data(size() + 1) {
     std::normal_distribution<float> normal(0, float(deviation));

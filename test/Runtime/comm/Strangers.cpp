@@ -125,7 +125,7 @@ bool Strangers::call(int kind) {
     sayGreeting(mine);
     say(hear(sizeof mine));
     break;
-  case 16: { // the challenge of another connection as one's own
+  case 16: { // sends the challenge of another connection as its own
     Socket other = std::move(connection);
     send(other.fd, &mine, sizeof mine, MSG_NOSIGNAL);
     receiveBytes(other.fd, &host, sizeof host, monotonicSeconds() + 0.5);
@@ -146,7 +146,7 @@ bool Strangers::call(int kind) {
     hearGreeting();
     say(recorded.substr(sizeof mine));
     break;
-  case 19: { // lengths of everything there could be
+  case 19: { // the largest lengths in every field
     sayGreeting(mine);
     hearGreeting();
     say(std::string(64, '\xff') + std::string(64, '\x7f'));

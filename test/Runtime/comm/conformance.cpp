@@ -175,7 +175,7 @@ static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> 
           pcrt_move_desc desc{"row", kind, group.id, dtype, reduction, outer, extent, inner, 1, 1, "forward", 0, 0, 0};
           if (facts->flags & PCRT_MOVE_SHIFTS) {
             desc.shift = int32_t((shape + (kind == PCRT_PERMUTE)) % n);
-            desc.with = shape / 2 % 2; // as a runtime with one axis sees it: any group
+            desc.with = shape / 2 % 2; // any group, because the runtime knows only one axis
           }
           if (facts->needs != PCRT_STATE_SPLIT && facts->makes != PCRT_STATE_SPLIT) {
             desc.outer = outer * extent * inner;

@@ -251,7 +251,7 @@ private:
           recv(fake->connection.fd, bytes, sizeof bytes, MSG_DONTWAIT);
     };
     if (begins && below(8))
-      hear(1); // of the round that begins
+      hear(1); // the message that the round begins
     int64_t round = 0;
     bool arrived[2] = {};
     for (uint32_t count = below(12); count > 0; --count) {
@@ -293,7 +293,7 @@ private:
     MeetingPoint point = meetingPointAt("127.0.0.1", place);
     point.ports = {freePort()};
     point.secret = secret;
-    std::atomic<bool> over{false}; // a handshake may happen to be right
+    std::atomic<bool> over{false}; // a changed handshake may be valid by chance
     std::thread rank([&] {
       std::unique_ptr<TcpControl> plane;
       std::string error;

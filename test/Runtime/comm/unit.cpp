@@ -85,7 +85,8 @@ static void testFreeMemory() {
                 "anon 3\nfile 9\ninactive_anon 77\ninactive_file 1073741824\nactive_file 1073741824\n");
   free = freeMemory(machine.root);
   CHECK(free.available == 5 * gib && free.total == 8 * gib && free.isLimited);
-  machine.write("/sys/fs/cgroup/jobs/memory.current", std::to_string(int64_t(11) << 30)); // above a limit set later
+  // The use is above a limit that was set later.
+  machine.write("/sys/fs/cgroup/jobs/memory.current", std::to_string(int64_t(11) << 30));
   CHECK(freeMemory(machine.root).available == 0);
 
   // In a container the path is that on the machine, but only the files of the mount are visible.
@@ -346,7 +347,8 @@ struct Planes {
 };
 } // namespace
 
-/// A rank that continues does not take ranks that ended for dead, although rank 0 cannot deliver messages to them.
+/// A rank that continues does not report ranks that have ended as lost, although rank 0 cannot deliver messages to
+/// them.
 static void testGoodbyes() {
   clearenv();
   for (int round = 0; round < 60; ++round) {
@@ -408,7 +410,7 @@ static void testVirtualFailures(bool comesLate) {
     char *arena;
     CHECK(comm.allocateArena(1 << 20, &arena) == PCRT_OK);
     memset(arena, 0, 1 << 20);
-    if (comm.rank() == 1) { // once rank 0 is in its move
+    if (comm.rank() == 1) { // waits until rank 0 is in its move
       inState([&] { return shared.ranks[0].waitsIn && shared.ranks[0].slots[0].phase > 0 && fails; });
       comm.abort(PCRT_BAD_DATA, "a bad token");
       return PCRT_BAD_DATA;

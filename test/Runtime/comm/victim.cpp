@@ -119,7 +119,7 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
         sleepSeconds(0.2);
         raise(SIGKILL);
       }
-      sleepSeconds(20); // a long computation, no move in sight
+      sleepSeconds(20); // a long computation without moves
     }
     if (now && mode == "sleep-4")
       sleepSeconds(4);
@@ -132,13 +132,14 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
     }
     bool swapped = now && mode == "order";
     bool other = now && mode == "size";
-    if (step == 100 && mode == "cross") { // the two groups in different orders
+    if (step == 100 && mode == "cross") { // ranks use the two groups in different orders
       status = move(chosen ? gradient : logits, chosen ? all : pairs);
       if (status == PCRT_OK)
         status = move(chosen ? logits : gradient, chosen ? pairs : all);
       continue;
     }
-    if (step == 100 && mode.starts_with("start-")) { // two under way, on one rank in the other order or without a wait
+    // Two moves in flight; one rank starts them in the other order, or does not wait.
+    if (step == 100 && mode.starts_with("start-")) {
       const void *in = arena;
       void *out = arena;
       const void *in2 = arena + 8192;

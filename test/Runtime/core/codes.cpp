@@ -78,7 +78,7 @@ float numberAt(const std::vector<char> &bytes, int32_t dtype, int64_t i) {
   return bf16ToFloat(reinterpret_cast<const uint16_t *>(bytes.data())[i]);
 }
 
-/// Rows of numbers; with `alike`, equal ones.
+/// Rows of random numbers; if `alike`, all rows are equal.
 std::vector<char> rows(int64_t count, int64_t width, int64_t stride, int32_t dtype, bool alike) {
   std::vector<char> bytes(size_t(count * stride * elementBytes(dtype)));
   for (int64_t i = 0; i < width; ++i) {
@@ -151,7 +151,7 @@ void testExperts(int threads) {
     for (int64_t expert = 0; expert < d.experts; ++expert) {
       const Random &one = experts.emplace_back(d);
       const auto bytes = one.stored();
-      auto copy = [&](const auto &from, auto &to) { // in pieces of a column, or all at once
+      auto copy = [&](const auto &from, auto &to) { // copies in pieces of a column, or all at once
         const auto pieces = inside ? d.n : 1, size = int64_t(from.size()) / pieces;
         for (int64_t i = 0; i < pieces; ++i)
           std::copy_n(from.begin() + i * size, size, to.begin() + (expert + i * d.experts) * size);

@@ -222,7 +222,7 @@ static void testPieces(const std::string &folder) {
     data.clear();
     values.clear();
     for (int64_t i = 0; i < count; ++i) {
-      float value = float(i % 251) - 100; // of 8 bits: exact in both
+      float value = float(i % 251) - 100; // has 8 bits, so it is exact in both types
       values.push_back(value);
       uint32_t bits;
       memcpy(&bits, &value, 4);
@@ -287,7 +287,8 @@ static void testInputFiles(const std::string &folder) {
   int listener = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{AF_UNIX, {}};
   snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
-  if (bind(listener, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0) // not in a deep folder
+  // In a deep folder, the path would be too long for a socket.
+  if (bind(listener, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0)
     says("not a regular file but a socket", failureOf([&] { InputFile file(path); }));
   close(listener);
 }
@@ -351,7 +352,7 @@ static void testArrays(const std::string &folder) {
   refused(npy("<f4", "3, 4", floats.substr(1)), "12 elements of 4 bytes, but the file has 47 bytes");
   refused(npy("<f4", "3, 4", floats).substr(0, 9), "longer than the file");
   std::string huge = npy("<f4", "3, 4", floats, 2);
-  huge[10] = 0x40; // 4 MiB and more of a header
+  huge[10] = 0x40; // a header of more than 4 MiB
   refused(huge, "longer than the file");
   refused(huge + std::string(5 << 20, ' '), "is longer than 1048576");
   // Any bytes after the magic number are refused or read, and never crash the run.

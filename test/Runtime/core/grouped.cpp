@@ -130,7 +130,8 @@ void testOne(Pool &pool) {
     d.a_lies = ofToken(), d.b_lies = PCRT_LIES_EXPERTS, d.c_lies = ofToken();
     d.m = d.rows, d.k = width, d.n = other;
     d.a_m_stride = d.k, d.a_k_stride = 1, d.c_m_stride = d.n, d.c_n_stride = 1;
-    bool transposed = pick(0, 1), inside = transposed && pick(0, 1); // inside: "e n f", expert between the dims
+    // With `inside`, the dim of experts is between the others, as in "e n f".
+    bool transposed = pick(0, 1), inside = transposed && pick(0, 1);
     d.b_k_stride = transposed ? 1 : d.n;
     d.b_n_stride = !transposed ? 1 : inside ? d.experts * d.k : d.k;
     d.b_batch_stride = inside ? d.k : d.k * d.n;
@@ -180,7 +181,7 @@ void testOne(Pool &pool) {
     byRows = d.grouped == PCRT_GROUPED_PACK;
     d.a_lies = d.b_lies = byRows ? PCRT_LIES_TOKENS : PCRT_LIES_ROWS;
     d.c_lies = byRows ? PCRT_LIES_ROWS : PCRT_LIES_TOKENS;
-    d.m = d.rows, d.n = width + 1, d.k = 1; // one number a token is one an entry
+    d.m = d.rows, d.n = width + 1, d.k = 1; // a value with one number per token has one number per entry
     Operand x(mask, d.rows, d.n, d.a_lies);
     a = b = x.x;
     wanted.resize(size_t((byRows ? mask.count : d.tokens) * d.n));

@@ -229,7 +229,7 @@ static void testGemm(int threads) {
   }
 }
 
-/// In a product whose rows are alike, equal rows of a and c give equal rows, whatever their number.
+/// In a product with equal rows of a and c, all rows of the result are equal, for any number of rows.
 static void testRowsAlike(int threads) {
   Pool pool(threads);
   for (int64_t m = 1; m <= 40; ++m) {

@@ -26,7 +26,7 @@ const Shape shapes[] = {
     {"tests, odd length", 1, 2, 2, 1000, 64},
 };
 
-/// q, k and v packed in one buffer (B, S, H + 2 Hk, D), their gradients likewise; o is (B, S, H, D).
+/// q, k and v are packed in one buffer (B, S, H + 2 Hk, D), and so are their gradients; o is (B, S, H, D).
 pcrt_attention_desc describe(const Shape &shape, bool backward, bool packed) {
   int64_t rows = packed ? shape.heads + 2 * shape.keyHeads : shape.heads;
   int64_t keyRows = packed ? rows : shape.keyHeads, d = shape.headDim, s = shape.sequence;
@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
       for (int variant = 0; variant < 3; ++variant) {
         bool backward = variant > 0, deterministic = variant == 2;
         if (deterministic && (shape.sequence > 1024 || shape.heads > 4))
-          continue; // for tests: its workspace is the square of the length
+          continue; // this variant is only for tests, because its workspace grows with the square of the length
         pcrt_attention_desc desc = describe(shape, backward, true);
         int64_t workspace = -1;
         std::string problem = planner->plan(desc, deterministic, &workspace);

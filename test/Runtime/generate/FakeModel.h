@@ -41,7 +41,7 @@ public:
 
   GenerationOutputs back, chunk;
   int live = 0;    ///< Rows with a token in the last step.
-  int prompts = 0; ///< Runs of several rows among them, or that began at position 0.
+  int prompts = 0; ///< Among these rows, the number of runs that have several rows or begin at position 0.
 
 private:
   /// Runs a part: a token and a logprob for every chosen row. The logprob depends on the bits that real kernels would
@@ -64,7 +64,7 @@ private:
   }
 
   struct Cached {
-    uint64_t hash = 0, bits = 0; ///< Of the tokens up to here; 0: never written.
+    uint64_t hash = 0, bits = 0; ///< Hash and bits of the tokens up to this one; 0 if it was never written.
   };
   Cached &at(int32_t group, int32_t slot, int32_t position) {
     return cache[(size_t(group) * shape.turns * shape.slots + slot) * shape.context + position];

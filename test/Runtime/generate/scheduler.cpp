@@ -103,7 +103,7 @@ struct Served {
   std::map<uint64_t, Result> results;
 };
 
-/// Serves requests that come and are cancelled at random, while the steps of several turns are under way. Two ranks
+/// Serves requests that come and are cancelled at random, while the steps of several turns are in progress. Two ranks
 /// must make the same decisions.
 Served serve(const Case &one, Random &random) {
   Scheduler scheduler(one.shape, one.endTokens), other = scheduler;
@@ -132,7 +132,7 @@ Served serve(const Case &one, Random &random) {
     }
     bool goesOn = scheduler.next(inputs);
     CHECK(other.next(otherInputs) == goesOn);
-    if (!served.requests.empty() && draw(random, 0, 9) == 0) { // also one that is complete
+    if (!served.requests.empty() && draw(random, 0, 9) == 0) { // also cancels a request that is complete
       uint64_t id = uint64_t(draw(random, 1, int(served.requests.size())));
       bool had = scheduler.cancel(id);
       CHECK(other.cancel(id) == had &&
@@ -196,7 +196,7 @@ void testOrder() {
     kinds += inputs.hasBack && inputs.hasPrompts ? 'b' : inputs.hasPrompts ? 'P' : 'd';
     record(scheduler.finish(model.back, model.chunk), step, results);
   }
-  CHECK(kinds.substr(0, 5) == "Pbbbb"); // the second prompt is long; tokens of the first request come beside it
+  CHECK(kinds.substr(0, 5) == "Pbbbb"); // the second prompt is long; meanwhile the first request gets tokens
   CHECK(results[1].lastStep < results[3].lastStep && results[3].lastStep < results[4].lastStep);
 }
 

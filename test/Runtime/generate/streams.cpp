@@ -65,7 +65,8 @@ static void testStops() {
         std::string certain = stream.push(part);
         good &= invalidUtf8(certain) == std::string::npos;
         joined += certain;
-        good &= stream.found() || joined.size() + longest > at + part.size(); // it holds back only what it must
+        // The stream holds back only text that may belong to a stop string.
+        good &= stream.found() || joined.size() + longest > at + part.size();
       }
       std::string rest = stream.finish();
       good &= invalidUtf8(rest) == std::string::npos && stream.finish().empty();
@@ -87,7 +88,7 @@ static void testTokens(const std::string &path) {
     Random random(seed);
     std::vector<int32_t> tokens(size_t(draw(random, 1, 60)));
     for (int32_t &token : tokens)
-      token = draw(random, 0, int(tokenizer.end())); // also one that does not exist
+      token = draw(random, 0, int(tokenizer.end())); // also a token that does not exist
     StreamDecoder whole(tokenizer, true);
     std::string text;
     for (int32_t token : tokens)

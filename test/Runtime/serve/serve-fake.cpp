@@ -35,7 +35,7 @@ public:
       model.run(step);
       std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
       for (GenerationOutputs *part : {&model.back, &model.chunk})
-        for (float &logprob : part->logprobs) // as of a token of this vocabulary
+        for (float &logprob : part->logprobs) // a plausible value for this vocabulary
           logprob /= 1 << 24;
       for (const TokenEvent &event : scheduler.finish(model.back, model.chunk)) {
         Json line = {{"id", names[event.id]}, {"token", event.token}, {"logprob", event.logprob}};
@@ -79,7 +79,7 @@ private:
     request.prompt = json.at("prompt").get<std::vector<int32_t>>(), request.maxTokens = json.at("max_tokens");
     request.sampling = {json.at("temperature"), json.at("top_k"), json.at("top_p"), json.at("min_p")};
     request.seed = json.at("seed");
-    if (request.sampling.minP == 1) // as of a program without sampling
+    if (request.sampling.minP == 1) // the answer of a program without sampling
       return write({{"id", json["id"]}, {"error", {{"message", "min_p is not compiled"}, {"param", "min_p"}}}});
     uint64_t id = scheduler.add(request);
     names[id] = json.at("id"), ids[json["id"]] = id;

@@ -122,7 +122,8 @@ void testSums(Rank &r) {
   float *in = deviceArray<float>(n), *out = deviceArray<float>(n), *all = deviceArray<float>(n * s);
   float *host = pinnedArray<float>(n * s);
   for (int i = 0; i < n; ++i)
-    host[i] = r.rank == 0 ? 1.0f : 4e-8f; // added to 1 one after the other they are lost, together they are not
+    // The small addends are lost if they are added to 1 one by one, but not if they are added to each other first.
+    host[i] = r.rank == 0 ? 1.0f : 4e-8f;
   host[0] = r.rank == 0 ? NAN : 2.0f;
   OK(cuMemcpyHtoDAsync_v2(address(in), host, n * 4, r.stream));
   for (ncclRedOp_t reduction : {ncclMax, ncclSum}) {
@@ -315,7 +316,7 @@ void testUnsettled(Rank &r) {
   first = nullptr;
   CHECK(ncclCommSplit(r.comm, 0, r.rank, &first, &c) == ncclSuccess && !first);
   CHECK(ncclCommDestroy(r.comm) == ncclInvalidArgument);
-  CHECK(ncclGroupEnd() == ncclInvalidArgument); // that ncclCommDestroy has left open
+  CHECK(ncclGroupEnd() == ncclInvalidArgument); // ncclCommDestroy has left the group open
   CHECK(ncclCommAbort(std::exchange(r.comm, nullptr)) == ncclSuccess);
   CHECK(first && ncclCommGetAsyncError(first, &state) == ncclSuccess && state == ncclInternalError);
   CHECK(ncclCommAbort(first) == ncclSuccess);
@@ -350,7 +351,7 @@ void testMismatch(Rank &r) {
   OK(cuMemsetD32Async(address(a), 0, 64, r.stream));
   ncclResult_t begun = r.rank == 1 ? ncclAllGather(a + 4, a, 4, ncclFloat32, r.comm, r.stream)
                                    : ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, r.comm, r.stream);
-  CHECK(begun == ncclInProgress); // another thread may have found it out before this one settles
+  CHECK(begun == ncclInProgress); // another thread may have found the mismatch before this call settles
   CHECK(cuStreamSynchronize(r.stream) == CUDA_ERROR_LAUNCH_FAILED);
   CHECK(has(reports(), "all_reduce sum of 8 f32") && has(reports(), "all_gather of 4 f32"));
   CHECK(has(reports(), "rank 0 calls") && has(reports(), "rank 1 calls"));
@@ -413,7 +414,7 @@ void testAbortWithGraph(Rank &r, bool grouped) {
     CHECK(!grouped || ncclGroupEnd() == ncclSuccess);
     ++ended;
   });
-  if (grouped) // the launch ends, and nothing else
+  if (grouped) // only the launch ends
     OK(cuStreamSynchronize(r.stream));
   usleep(50000);
   CHECK(ended == 0);
@@ -548,7 +549,7 @@ int main(int, char **argv) {
   for (int size = 1; size <= 3; ++size)
     run("what goes on", size, testUnsettled);
   run("a circle", 2, [](Rank &r) { testCircle(r, false); });
-  if (processes) // threads that ask count as one
+  if (processes) // threads of one process that poll are counted as one
     run("a circle, polled", 2, [](Rank &r) { testCircle(r, true); });
   run("a mismatch", 2, testMismatch);
   run("a wrong message", 2, testMessage);

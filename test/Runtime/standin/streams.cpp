@@ -93,7 +93,7 @@ bool run(const Program &p, int dropped, bool asGraph, uint64_t seed) {
       p.in[i] = base + static_cast<float>(i), p.out[i] = -1;
   };
   if (!asGraph) {
-    float base = static_cast<float>(seed); // other values each time: what is stale must be wrong
+    float base = static_cast<float>(seed); // other values each time, so that stale values are wrong
     fill(base);
     p.enqueue(dropped);
     if (cuStreamSynchronize(p.a) == CUDA_SUCCESS)
@@ -273,7 +273,7 @@ std::string orderOf(int seed, bool copies, bool captured = false) {
   OK(cuStreamSynchronize(streams[0]));
   memset(to, 0, 16);
   pc_standin_polled(to, 16);
-  static unsigned *seen; // of copies: how many bytes are there when each host function runs
+  static unsigned *seen; // for copies: the number of bytes that have arrived when each host function runs
   seen = to;
   CUevent begin = makeEvent(), end = makeEvent();
   if (captured) {

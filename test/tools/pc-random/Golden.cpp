@@ -130,7 +130,7 @@ private:
         tensor.data = {1e-3, 0.9, 0.999, 1e-8, 0.1, 1 - std::pow(0.9, s + 1), 1 - std::pow(0.999, s + 1), 1.0};
         return;
       }
-      if (input.getKind() == pc::InputKind::Random) { // of seed 0, as a run's is where it has none
+      if (input.getKind() == pc::InputKind::Random) { // seed 0, the default of a run
         for (int64_t i = 0; i < tensor.size(); i += PCRT_RANDOM_COUNT) {
           tensor[i + PCRT_RANDOM_SEED_LOW] = tensor[i + PCRT_RANDOM_SEED_HIGH] = 0;
           tensor[i + PCRT_RANDOM_STEP] = s;

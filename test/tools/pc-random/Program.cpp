@@ -490,10 +490,10 @@ private:
 
   Writer &w;
   Dice &dice;
-  Dice more; ///< draws blocks that are newer than the seeds of some tests
+  Dice more; ///< draws blocks that were added later, so that the seeds of older tests give the same programs
 
 public:
-  std::map<std::string, std::string> renamed; ///< first results of ops with several
+  std::map<std::string, std::string> renamed; ///< the first results of ops that have several
 };
 
 /// The loss of one number per token, [batch, sequence], or of logits.
@@ -535,7 +535,7 @@ Value drawLoss(Writer &w, Blocks &, const Value &logits, const Value &x) {
     Value more = w.scaled(w.einsum({weights, weights}, {}), 0.1);
     return w.add(loss, more);
   }
-  case 3: { // of the mean of all rows
+  case 3: { // adds a term of the mean of all rows
     Value mean = w.scaled(w.einsum({x}, {"embed"}), 1 / tokens);
     return w.add(loss, w.einsum({mean, mean}, {}));
   }

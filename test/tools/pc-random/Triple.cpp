@@ -20,11 +20,13 @@ enum : unsigned {
   Batch = 1, ///< is split
   Heads = 2,
   Sequence = 4,
-  Width = 8,     ///< weights are split along what is left of them
-  Products = 16, ///< moves over it meet matrix products: gathers of weights or activations, sums of activations
-  Last = 32,     ///< ZeRO takes the dims that the others leave, and would not find two in every parameter
-  Ring = 64,     ///< after pc-zigzag, a tactic of the step; two chunks of the sequence per rank
-  Root = 128,    ///< there is one
+  Width = 8, ///< weights are split along dims that other tactics have left whole
+  /// Matrix products read or produce values that are moved over it (gathers of weights or activations, sums of
+  /// activations).
+  Products = 16,
+  Last = 32,  ///< ZeRO splits dims that other tactics leave whole, and not every parameter has two such dims
+  Ring = 64,  ///< after pc-zigzag, a tactic of the step; two chunks of the sequence per rank
+  Root = 128, ///< one rank holds the whole value
 };
 
 /// A way to use a mesh axis: tactics in this order, where $ is the axis, and their requirements. The tactic of a grid,
@@ -58,7 +60,7 @@ struct Axis {
   std::string name;
   int64_t size;
   const Use *use;
-  bool experts = false; ///< are split over it, too, whatever else is
+  bool experts = false; ///< experts are split over it, in addition to other dims
 
   bool needs(unsigned what) const { return use->needs & what; }
   /// Its tactics.
@@ -111,7 +113,8 @@ Axis *drawExperts(std::vector<Axis> &mesh, uint64_t seed) {
         llvm::is_contained({&uses::data, &uses::context, &uses::ring, &uses::tensor, &uses::tensorAndSequence},
                            axis.use))
       able.push_back(&axis);
-  bool hasRoot = llvm::any_of(mesh, [](const Axis &axis) { return axis.needs(Root); }); // and hands out whole experts
+  // The root scatters whole experts.
+  bool hasRoot = llvm::any_of(mesh, [](const Axis &axis) { return axis.needs(Root); });
   if (hasRoot || able.empty() || seed % 12 == 0)
     return nullptr;
   Axis *axis = able[seed / 12 % able.size()];
@@ -204,10 +207,10 @@ Triple::Triple(uint64_t seed) {
   // Dims that ZeRO splits unevenly are padded, unless a grid also splits them.
   int64_t width = grid.empty() && dice.chance(40) ? 1 : shards;
   int64_t embed = width * 2 * dice.between(2, 5) + (width == 1 ? dice.between(0, 1) : 0);
-  if (family == "gpt2") { // whose heads make up the width
+  if (family == "gpt2") { // its width is the width of all heads together
     heads *= width;
     kvHeads = heads;
-    while (heads * headDim < 6) // a norm of two elements forgets them
+    while (heads * headDim < 6) // a norm of two elements loses almost all information
       headDim *= 2;
     embed = heads * headDim;
   }
@@ -228,7 +231,7 @@ Triple::Triple(uint64_t seed) {
   bool dispatched = false;
   if (family == "mixtral" || family == "qwen3_moe")
     if (const Axis *axis = drawExperts(axes, seed)) {
-      experts *= shards * (axis->needs(Width) ? 1 : axis->size); // ZeRO may split the router along them, too
+      experts *= shards * (axis->needs(Width) ? 1 : axis->size); // ZeRO may also split the router along experts
       dispatched = axis->use != &uses::tensor && seed / 8 % 2;
     }
   if (family != "bert" && family != "t5" && seed % 5 == 4 && inOrder)
@@ -265,7 +268,8 @@ Triple::Triple(uint64_t seed) {
       os << ", \"sliding_window\": null";
     else if (family == "mistral" || family == "gemma2")
       os << ", \"sliding_window\": " << sequence / 2 + 1;
-    // The loss of an uneven load is that of a microbatch. With several microbatches it is not that of the batch.
+    // The loss for an uneven load is computed per microbatch, so with several microbatches it differs from the loss of
+    // the whole batch.
     if (family == "mixtral" || family == "qwen3_moe")
       os << ", \"num_experts\": " << experts << ", \"num_experts_per_tok\": " << 1 + seed / 20 % experts
          << ", \"output_router_logits\": " << (microbatches == 1 && seed % 8 == 0 ? "true" : "false");

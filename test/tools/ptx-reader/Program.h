@@ -36,7 +36,7 @@ struct Type {
 
 /// A register or constant, a list of them in braces, or an address.
 struct Operand {
-  std::vector<int> slots; ///< registers; from -1 downwards: constants
+  std::vector<int> slots; ///< registers; negative numbers, from -1 down, are constants
   int64_t offset = 0;     ///< of an address, in bytes
   bool address = false;
   bool negated = false; ///< !p
@@ -52,18 +52,18 @@ using Execute = void (*)(const Instruction &, Warp &, uint32_t lanes);
 struct Instruction {
   enum Flow { Next, Branch, Exit, Barrier };
 
-  Execute run = nullptr; ///< null if only the flow matters
+  Execute run = nullptr; ///< null for an instruction that only changes the control flow
   Flow flow = Next;
   std::vector<Operand> operands;
-  int results = 1;           ///< the operands that are written: none, or the first
-  bool moves = false;        ///< mov, which may pass on what is undefined
+  int results = 1;           ///< the number of operands that are written, 0 or 1; it is the first one
+  bool moves = false;        ///< mov, which may copy an undefined value
   bool isProduct = false;    ///< wgmma.mma_async, which checks the registers of its sums itself
   int guard = -1;            ///< the predicate of @p
   bool guardNegated = false; ///< @!p
   int target = -1;           ///< of a branch
-  int join = -1;             ///< the first instruction that all lanes reach that a branch separates
+  int join = -1;             ///< the first instruction at which lanes that a branch separates are together again
   Type type;
-  int number = 0, extent = 0; ///< what else the suffixes say; the decoder of the instruction defines it
+  int number = 0, extent = 0; ///< further information from the suffixes, defined by the instruction's decoder
   bool flag = false;          ///< the same
   int line = 0;
   std::string text;
@@ -84,7 +84,7 @@ struct Kernel {
   std::string name;
   std::vector<Parameter> parameters;
   std::vector<Instruction> code;
-  std::vector<int> registerBits;          ///< by register; a predicate has 1
+  std::vector<int> registerBits;          ///< the bits of each register; a predicate has 1
   std::vector<Lanes> constants;           ///< slot -1 - i is constant i
   std::map<std::string, int> specials;    ///< the registers that stand for %tid.x and others
   std::vector<SharedVariable> shared;     ///< static ones, with gaps between them

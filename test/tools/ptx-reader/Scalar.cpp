@@ -492,8 +492,8 @@ void convert(Opcode &opcode, Instruction &in) {
     opcode.refuse();
 }
 
-/// prmt in the default mode: each byte of the result is one of the eight bytes of b and a, or eight copies of its sign,
-/// as four bits of the selector say.
+/// prmt in the default mode: each byte of the result is one of the eight bytes of b and a, or eight copies of its sign
+/// bit, selected by four bits of the selector.
 uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = uint64_t(b) << 32 | a;
   uint32_t result = 0;
