@@ -37,7 +37,7 @@ static void damageKernel(Operation *module, StringRef how) {
   OpBuilder b(last);
   Block &entry = kernel.getBody().front();
   auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-  auto store = [&](Value to) { // which no optimization takes for undefined behaviour
+  auto store = [&](Value to) { // no optimization treats this as undefined behaviour
     Value one = LLVM::ConstantOp::create(b, loc, b.getI32Type(), 1);
     LLVM::StoreOp::create(b, loc, one, to, /*alignment=*/4, /*isVolatile=*/true);
   };

@@ -47,7 +47,7 @@ const TacticInfo row = {
 
 } // namespace
 
-/// Every row names a pass. If a row has forms, one of them is the default.
+/// Checks that every row names a pass and, if a row has forms, that one of them is the default.
 static bool rowsAreRight() {
   for (const TacticInfo &info : tactics()) {
     Tactic byDefault(info.pass);
@@ -63,7 +63,7 @@ static bool rowsAreRight() {
   return true;
 }
 
-/// The options that flags give. If the flags are refused, prints the reason and returns none.
+/// The options that flags give. If the flags are refused, prints the reason and returns std::nullopt.
 static std::optional<CompileOptions> optionsOf(MLIRContext &context, StringRef text) {
   CompileFlags flags;
   CompileOptions options;

@@ -1,7 +1,7 @@
 //===- golden-interpret.cpp - A program of any phase, interpreted, compared with PyTorch -===//
 // Feeds a golden model's weights and tokens to the reference interpreter, takes STEPS training steps in double
-// precision, and compares with golden.safetensors: logits, losses and gradients, and the parameters after 20 steps. It
-// distinguishes a wrong import, gradient rule or plan from wrong code.
+// precision, and compares with golden.safetensors: logits, losses and gradients, and the parameters after 20 steps. So
+// an error in the import, in a gradient rule or in the plan can be told from an error in generated code.
 //===----------------------------------------------------------------------===//
 #include "../../tools/pc-compare/Tensors.h"
 #include "pc/Driver/Registration.h"

@@ -1,10 +1,9 @@
 //===- facts.cpp - The interfaces of ops tell the truth -------------------===//
-// usage: pc-facts-test FACTS.mlir
-// Walks all ops of the dialect. Each is pointwise, a move, or in one of the two lists below. FACTS.mlir has one of
-// every pointwise op and every move.
-// A pointwise op has a meaning, a kernel and a gradient, which agrees with differences; it depends only on the elements
-// at its index; it is linear if and only if it says so. A move has traffic if and only if its row says so, and its
-// result may lie on the operand only if both are alike.
+// usage: pc-facts-test FACTS.mlir Walks all ops of the dialect. Each is pointwise, a move, or in one of the two lists
+// below. FACTS.mlir has one of every pointwise op and every move. A pointwise op must have an evaluator, a kernel, and
+// a gradient that agrees with finite differences. Each element of its result must depend only on elements at the same
+// index, and it must be linear if and only if it is declared to be. A move must have traffic if and only if its row
+// states so, and its result may share the operand's memory only if both have the same shape.
 //===----------------------------------------------------------------------===//
 #include "Autodiff/Gradients.h"
 #include "Codegen/Emit/RowMath.h"
@@ -193,7 +192,8 @@ private:
         more[i][e] += step;
         less[i][e] -= step;
       }
-      Tensor up = *evaluate(more), down = *evaluate(less), made(up.shape); // 0 where an operand only chooses
+      // The gradient is 0 for an operand that only chooses between others.
+      Tensor up = *evaluate(more), down = *evaluate(less), made(up.shape);
       if (Value gradient = gradients.of(operand))
         made = values.lookup(gradient);
       for (int64_t e = 0; e < up.size(); ++e)
@@ -212,7 +212,7 @@ void checkMove(MoveOpInterface move) {
   StringRef name = move->getName().stripDialect();
   auto from = cast<RankedTensorType>(move->getOperand(0).getType());
   auto to = cast<RankedTensorType>(move->getResult(0).getType());
-  if (moveName(kind) != name && moveName(kind).str() + "_rows" != name) // or what exists of a value
+  if (moveName(kind) != name && moveName(kind).str() + "_rows" != name) // or a move of rows
     fail(name, "says that it is " + moveName(kind));
   if (hasTraffic(kind) != (trafficOf(move, meshOf(move), true).wire > 0))
     fail(name, "sends nothing, or more than its row says (lib/Cost/Cost.cpp)");

@@ -1,6 +1,5 @@
 //===- buckets.cpp - Checks that schedules of random blocks are legal -----===//
-// usage: pc-buckets-test
-// Checks what Problem.h promises, on schedules of random moves.
+// usage: pc-buckets-test Checks the guarantees of Problem.h on schedules of random moves.
 //===----------------------------------------------------------------------===//
 #include "../../lib/Overlap/Problem.h"
 #include "../Checks.h"
@@ -86,7 +85,7 @@ static void check(const std::vector<MoveItem> &items, const ScheduleLimits &limi
   for (auto &[unit, life] : lives) {
     int64_t there = 0, bytes = 0;
     std::set<int64_t> units;
-    for (auto &[other, otherLife] : lives) // just after the op at which this one starts
+    for (auto &[other, otherLife] : lives) // counts the units just after the op at which this one starts
       if (otherLife.first <= life.first && life.first < otherLife.second) {
         ++there;
         units.insert(other);

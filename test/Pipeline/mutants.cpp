@@ -1,6 +1,6 @@
 //===- mutants.cpp - Random problems and programs with one defect ---------===//
-// Each number of a mutation stands for one kind of defect: a lost, doubled or moved instruction, a wrong message, or a
-// broken limit.
+// Each mutation has a number that selects its kind of defect: a lost, doubled or moved instruction, a wrong message, or
+// a broken limit.
 //===----------------------------------------------------------------------===//
 #include "mutants.h"
 

@@ -299,7 +299,7 @@ void embedding(int64_t rows, int64_t width, int64_t ids) {
     check("embedding_grad", inGradient, {&gradient}, format, {wantGradient}, 1e-6);
     check("embedding_grad", inGradient, {&gradient}, format + " padding " + std::to_string(padding), {wantPadded},
           1e-6);
-    for (int32_t bad : {-1, int32_t(rows)}) { // the first bad id is named, and read nowhere
+    for (int32_t bad : {-1, int32_t(rows)}) { // the first bad id is reported, and no kernel reads memory at it
       if (offset >= 0)
         continue;
       index.ids[ids / 2] = bad;
@@ -332,7 +332,7 @@ void optimizers(std::vector<int64_t> shape) {
     check("sgd", {&p, &g, &coefficient, &hyper}, {&newP}, "%0, %1, %2, %3", {sgdP}, 1e-6,
           inPlace ? std::vector<int>{0} : std::vector<int>{});
   }
-  // If the coefficient is NaN, no bit changes, whatever the gradient is.
+  // If the coefficient is NaN, no bit changes, for any gradient.
   coefficient.data[0] = NAN;
   g.data[g.size() / 2] = NAN;
   auto kept = [](const Tensor &t) { return Reals(t.data.begin(), t.data.begin() + t.size()); };
@@ -370,7 +370,7 @@ void rope(int64_t b, int64_t s, std::vector<int64_t> heads, int64_t d) {
 /// Compares loads and stores of bf16, in an embedding that copies its table, with the runtime's conversion: special
 /// values, ties and random bits.
 static void conversions(int64_t lanes, bool byInstruction) {
-  const int64_t rows = 50, columns = 97; // with a narrower vector at the end of a row
+  const int64_t rows = 50, columns = 97; // rows end with a narrower vector
   std::vector<float> wide(rows * columns), back(rows * columns);
   const uint32_t special[] = {0,          0x80000000, 0x3f800000, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001,
                               0x7f800000, 0xff800000, 0x7f7fffff, 0x7f7f7fff, 0x7fc00000, 0x7f800001, 0xffc12345,
@@ -427,7 +427,8 @@ int main() {
     attention(2, 33, 50, 1, 2, 16, Sees::counts, bf16);
     attention(1, 1, 1, 1, 1, 8, Sees::causal, bf16);
     attention(1, 32, 32, 1, 1, 80, Sees::causal, bf16);
-    attention(1, 70, 70, 2, 2, 64, Sees::causal, bf16, 6); // scores of +-150: their f32 rounding shows in e^x
+    // Scores are up to +-150, so their rounding to f32 is visible in e^x.
+    attention(1, 70, 70, 2, 2, 64, Sees::causal, bf16, 6);
   }
   attention(2, 33, 33, 2, 3, 10, Sees::causal, true);
   attention(1, 50, 33, 1, 2, 17, Sees::causal, true); // rows of d do not consist of pairs

@@ -154,7 +154,7 @@ static void testWidths(const std::string &folder) {
   expect(failureOf([&] { TokenFile("text:" + path).checkVocabulary(65537); }).empty(), "bytes do");
 }
 
-/// Files of tokens are read, whatever their tokens are: some look like text or numbers of another width in places.
+/// Files of tokens must be read even if some of their bytes look like text or like numbers of another width.
 static void testTokens(const std::string &folder) {
   std::string path = folder + "/tokens";
   int wrong = 0;

@@ -224,7 +224,7 @@ static void testGemm(int threads) {
                std::to_string(d.c_m_stride) + "," + std::to_string(d.c_n_stride) + " is off by " +
                std::to_string(worst));
     if (native && dtype == PCRT_BF16 && !__builtin_cpu_supports("avx512bf16"))
-      continue; // a plain loop is all there is
+      continue; // there is only a plain loop
     expect(d.k == 0 || d.c_n_stride != 1 || gemms.plainParts() == 0, "oneDNN multiplies");
   }
 }
@@ -270,7 +270,7 @@ static void testPool() {
   sched_getaffinity(0, sizeof before, &before);
   {
     Pool pool(CPU_COUNT(&before));
-  } // each of its threads, this one among them, takes a core
+  } // each of its threads, including this one, is pinned to a core
   sched_getaffinity(0, sizeof after, &after);
   expect(CPU_EQUAL(&before, &after), "the owner of a pool has its cores again");
   for (int threads : {1, 2, 3, 5}) {
@@ -370,7 +370,8 @@ static void testSafetensors(const std::string &folder) {
   clock_t start = clock();
   expect(Safetensors::open(path).find("layer.99999"), "100000 tensors");
   double seconds = double(clock() - start) / CLOCKS_PER_SEC;
-  expect(seconds < 5, "a header of 100000 tensors takes " + std::to_string(seconds) + " s"); // 0.3, when it was written
+  // Took 0.3 s when this test was written.
+  expect(seconds < 5, "a header of 100000 tensors takes " + std::to_string(seconds) + " s");
 
   // Every float dtype is read as f32, here 1.5 and -2.
   auto reads = [&](const char *dtype, const void *bytes, int64_t size) {

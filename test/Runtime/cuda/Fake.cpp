@@ -1,9 +1,9 @@
 //===- Fake.cpp - The smallest possible CUDA device -----------------------===//
 // A library with the functions of the driver and cuBLASLt that the runtime calls. Everything runs on host memory before
-// a call returns; a captured graph is a list of functions. It claims what FAKE_DRIVER, FAKE_CUBLASLT, FAKE_MAJOR,
-// FAKE_DEVICES, FAKE_MEMORY, FAKE_INIT, FAKE_RDMA (of network cards) and FAKE_HANDLES (memory that other processes can
-// open) say. With FAKE_KERNELS=1 it takes any image; with FAKE_FAIL=N launch N fails like a faulty kernel. The stand-in
-// finds errors in programs; this library finds errors in the runtime's calls.
+// a call returns; a captured graph is a list of functions. FAKE_DRIVER, FAKE_CUBLASLT, FAKE_MAJOR, FAKE_DEVICES,
+// FAKE_MEMORY, FAKE_INIT, FAKE_RDMA (of network cards) and FAKE_HANDLES (memory that other processes can open) set the
+// versions and properties that it reports. With FAKE_KERNELS=1 it accepts any image; with FAKE_FAIL=N, launch N fails
+// like a faulty kernel. The stand-in finds errors in programs; this library finds errors in the runtime's calls.
 //===----------------------------------------------------------------------===//
 #include "cuda/CublasLt.h"
 #include "pcrt/host_image.h"
@@ -57,7 +57,7 @@ struct FunctionObject {
 
 static ContextObject theContext;
 static thread_local Context current;
-static thread_local GraphObject *captured; ///< By this thread: ranks may be threads.
+static thread_local GraphObject *captured; ///< The graph that this thread captures; ranks may be threads.
 static std::atomic<Result> sticky = Success;
 constexpr Result ErrorNotSupported = 801;
 
@@ -230,7 +230,7 @@ Result cuMemAddressFree(Address at, size_t bytes) { return munmap(reinterpret_ca
 Result cuMemCreate(unsigned long long *handle, size_t bytes, const AllocationProperties *properties,
                    unsigned long long) {
   *handle = bytes;
-  int reaches = number("FAKE_RDMA", 1); // 2: the driver says so, and refuses such memory
+  int reaches = number("FAKE_RDMA", 1); // if 2, the driver reports support but refuses such memory
   if (reaches == 2 && properties->directRdma)
     return ErrorNotSupported;
   if (reaches != 2 && properties->directRdma != reaches)
@@ -307,7 +307,7 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned, int *, vo
   memcpy(&entry, bytes + 58, 2);
   memcpy(&count, bytes + 60, 2);
   size_t size = headers + size_t(entry) * count;
-  char path[] = "/tmp/pc-fake-XXXXXX"; // there may be no /proc to find a memfd in
+  char path[] = "/tmp/pc-fake-XXXXXX"; // a memfd needs /proc, which may be missing
   int fd = mkstemp(path);
   if (write(fd, bytes, size) != ssize_t(size))
     return 1;

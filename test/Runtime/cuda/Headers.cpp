@@ -1,6 +1,7 @@
 //===- Headers.cpp - Our declarations compared with NVIDIA's headers ------===//
-// Compiles only if every function in our tables has the parameters of the real one (integers and enums by size,
-// pointers by what the ABI sees) and every value is the real one. It needs the headers, not the libraries.
+// Compiles only if every function in our tables has the parameters of the real function (integers and enums are
+// compared by size, pointers only as pointers) and every value equals the real one. It needs the headers, not the
+// libraries.
 //===----------------------------------------------------------------------===//
 #include "cuda/CublasLt.h"
 #include "cuda/Cudnn.h"

@@ -25,7 +25,7 @@ namespace {
 void report(const std::string &row, double error, double allowed) {
   char text[160];
   snprintf(text, sizeof text, "%-72s error %.2g of %.2g", row.c_str(), error, allowed);
-  if (expect(error <= allowed, text)) // not where it is no number
+  if (expect(error <= allowed, text)) // false if the error is NaN
     printf("ok      %s\n", text);
 }
 
@@ -107,7 +107,7 @@ double difference(const std::vector<float> &got, const std::vector<float> &wante
   for (size_t i = 0; i < wanted.size(); ++i) {
     scale = std::max(scale, std::fabs(double(wanted[i])));
     double apart = std::fabs(double(got[i]) - double(wanted[i]));
-    most = apart <= most ? most : apart; // keeps what is no number
+    most = apart <= most ? most : apart; // keeps a NaN
   }
   return most / std::max(scale, 1e-30);
 }

@@ -282,7 +282,7 @@ Triple::Triple(uint64_t seed) {
          << ", \"decoder_sparse_step\": " << (layers > 1 ? 1 + seed / 16 % 2 : 1);
     if (family == "llama" && dice.chance(40))
       os << ", \"attention_bias\": true, \"mlp_bias\": true";
-    if (seed % 3 == 1) // an id, or how far from the last
+    if (seed % 3 == 1) // an id, or its distance from the last id
       os << ", \"pad_token_id\": " << int64_t(seed % vocabulary) - (seed % 2 ? vocabulary : 0);
     os << "}";
   }

@@ -17,10 +17,10 @@ struct Triple {
   std::string config; ///< config.json
   int64_t batch, sequence, vocabulary;
   std::optional<int64_t> capacity;  ///< of experts
-  std::optional<int64_t> documents; ///< the token that ends them, where a sequence has several
+  std::optional<int64_t> documents; ///< the token that ends documents, if a sequence has several
   bool sparse = false;              ///< every third target does not count
-  pc::CompileOptions options;       ///< plan, optimizer, and what is overlapped
-  bool cse;                         ///< equal ops of the step become one
+  pc::CompileOptions options;       ///< plan, optimizer and overlap
+  bool cse;                         ///< whether equal ops of the step become one
 
   /// adamw, sgd or none.
   std::string optimizer() const { return options.train ? options.step.optimizer : "none"; }

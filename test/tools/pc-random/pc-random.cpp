@@ -216,7 +216,7 @@ static int checkPrograms(MLIRContext &context) {
       llvm::outs() << "refused, " << result.refused << "\n";
     else
       llvm::outs() << "equal, largest difference " << llvm::format("%.1e", result.difference) << "\n";
-    llvm::outs().flush(); // should the next one crash
+    llvm::outs().flush(); // in case the next one crashes
   }
   if (!print)
     llvm::outs() << count - wrong << " of " << count << " programs are right: " << count - wrong - refused << " equal, "
@@ -269,7 +269,7 @@ int main(int argc, char **argv) {
     if (error.empty()) {
       llvm::outs() << "seed " << s << ": ok, " << check.passes << " passes, largest difference "
                    << llvm::format("%.1e", check.worst) << "\n";
-      llvm::outs().flush(); // should the next one crash
+      llvm::outs().flush(); // in case the next one crashes
       continue;
     }
     ++failures;

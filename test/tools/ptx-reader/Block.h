@@ -24,17 +24,17 @@ struct Launch {
 
 class Block;
 
-/// What the calling thread runs, for reports of wild addresses.
+/// The instruction that the calling thread runs, for reports of invalid addresses.
 extern thread_local const Instruction *runningInstruction;
 
 /// An asynchronous copy that a thread has started.
 struct AsyncCopy {
   uint64_t to, from;
-  int bytes, read; ///< what is not read is zero
+  int bytes, read; ///< bytes beyond `read` become zero
   int64_t group;
 };
 
-/// One product of wgmma that a warp has started: all warps of a warpgroup have to start the same.
+/// One product of wgmma that a warp has started: all warps of a warpgroup have to start the same product.
 struct StartedProduct {
   int line;
   uint64_t a, b;
@@ -77,12 +77,13 @@ public:
 
   struct RegisterState {
     bool defined = false;
-    bool fenced = false; ///< wgmma.fence came after the last instruction, other than a product, that uses it
+    /// Whether wgmma.fence came after the last instruction, other than a product, that uses the register.
+    bool fenced = false;
   };
   std::vector<RegisterState> states;
 
 private:
-  /// Lanes that run together up to `join`, where those of the path below continue.
+  /// Lanes that run together up to `join`, where the lanes of the path before this one continue.
   struct Path {
     int at;
     uint32_t lanes;
@@ -95,7 +96,7 @@ private:
 
   const Kernel &kernel;
   std::vector<Lanes> registers;
-  std::vector<Path> paths; ///< the last one runs; each has the lanes of those after it, too
+  std::vector<Path> paths; ///< the last path runs; each path also has the lanes of the paths after it
   uint32_t living;
   uint32_t barriers = 0;
   bool waiting = false;

@@ -97,7 +97,7 @@ private:
   Module module;
   std::map<std::string, uint64_t> dynamicShared; ///< external shared variables by name, and their alignment
 
-  // What belongs to the kernel that is being read.
+  // The members below belong to the kernel that is being read.
   Kernel *kernel = nullptr;
   std::vector<std::map<std::string, int>> scopes; ///< registers by name, the innermost scope last
   std::map<std::string, int> labels;
