@@ -260,7 +260,7 @@ private:
   static void become(ParameterOp copy, int64_t dim, int64_t tile, int64_t size) {
     copy.setSourceAttr(sourceOfTile(*copy.getSource(), copy.getValue().getType().getShape(), dim, tile * size, size));
     copy.setName(copy.getName().str() + ":" + std::to_string(tile));
-    copy->setLoc(NameLoc::get(copy.getNameAttr(), copy.getLoc())); // the unit with which it is gathered
+    copy->setLoc(NameLoc::get(copy.getNameAttr(), copy.getLoc())); // so that it is gathered with this unit
   }
 
   DimClasses *classes = nullptr;

@@ -89,7 +89,7 @@ int64_t pc::cachedScoresBytes(Operation *op) {
 SmallVector<Value> pc::columnSumsOf(Operation *op) {
   if (isa<LayerNormGradOp, RMSNormGradOp>(op))
     return llvm::to_vector_of<Value>(op->getResults().drop_front());
-  // Threads keep the sums of a row in registers. With few rows, there is nothing to divide.
+  // Threads keep the sums of a row in registers. Sums over fewer rows than `fewestRows` are not divided.
   constexpr int64_t mostColumns = 32768, fewestRows = 32;
   auto sum = dyn_cast<EinsumOp>(op);
   if (!sum || !sumsLeadingDims(sum))

@@ -19,8 +19,8 @@ namespace pcrt::cuda {
 struct DeviceFlow {
   int source = -1;                 ///< The rank that sends, if this rank is one of the two; otherwise -1.
   bool sends = false;              ///< This rank is the source.
-  int index = -1;                  ///< In the table of this rank's program.
-  const pcrt_flow *flow = nullptr; ///< In the source's.
+  int index = -1;                  ///< The index in the table of this rank's program.
+  const pcrt_flow *flow = nullptr; ///< The flow in the table of the source's program.
 };
 
 /// The number of lanes of a flow. A lane is a stream with a communicator of its own, and message n uses lane n % lanes.

@@ -72,7 +72,7 @@ struct GenerationOutputs {
 
 /// Why a request is complete.
 enum class FinishReason {
-  None,      ///< It is not.
+  None,      ///< The answer has not ended.
   Stop,      ///< The token is an end token.
   Length,    ///< The request has as many tokens as it asked for.
   NotFinite, ///< The logits were not finite, so there is no token.

@@ -1,4 +1,4 @@
-//===- Dispatch.h - Operands of experts: what is sent to them and back ----------------------===//
+//===- Dispatch.h - Values that are sent to experts and back ----------------------===//
 // Mixture of experts: the last operand of a routed einsum is the mask [tokens..., experts], which is 1 for the experts
 // that a token has chosen. With these functions, passes can store and send only the entries that exist.
 //===-----------------------------------------------------------------------------===//

@@ -505,10 +505,10 @@ Value drawLoss(Writer &w, Blocks &, const Value &logits, const Value &x) {
   if (dice.chance(80)) {
     Value targets = w.leaf("input targets dims [\"batch\", \"sequence\"] : ", {"batch", "sequence"}, "i32");
     nll = w.op("cross_entropy @", {logits, targets}, {"batch", "sequence"});
-  } else { // of the head's squares
+  } else { // a loss of the logits' squares
     nll = w.scaled(w.einsum({logits, logits}, {"batch", "sequence"}), 0.5);
   }
-  if (dice.chance(15)) { // how large logits are
+  if (dice.chance(15)) { // adds a term for the size of logits
     Value sum;
     if (dice.chance(50)) { // a z-loss
       sum = w.op("logsumexp @", {logits}, {"batch", "sequence"});
@@ -530,7 +530,7 @@ Value drawLoss(Writer &w, Blocks &, const Value &logits, const Value &x) {
     return w.einsum({loss, loss}, {});
   case 1:
     return w.unary("sqrt", w.add(w.einsum({loss, loss}, {}), w.constant(0.1)));
-  case 2: { // of parameters
+  case 2: { // adds a term of parameters
     Value weights = w.parameter("scale", {"embed"});
     Value more = w.scaled(w.einsum({weights, weights}, {}), 0.1);
     return w.add(loss, more);
@@ -539,7 +539,7 @@ Value drawLoss(Writer &w, Blocks &, const Value &logits, const Value &x) {
     Value mean = w.scaled(w.einsum({x}, {"embed"}), 1 / tokens);
     return w.add(loss, w.einsum({mean, mean}, {}));
   }
-  case 4: { // of each row
+  case 4: { // adds a term of each row
     Value more = w.scaled(w.einsum({x, x}, {}), 0.01 / tokens);
     return w.add(loss, more);
   }
