@@ -36,7 +36,7 @@ bool Placer::sumCopies(Operation *op, const Rule &rule, int f, Dim &dim, double 
 }
 
 /// Adds an incomplete sum, of which each rank has an addend, and a value that sums copies. Since every rank adds the
-/// latter, it is multiplied by the number of ranks.
+/// value of copies, this value is multiplied by the number of ranks.
 bool Placer::addCopies(Operation *op, ArrayRef<const Where *> operands, ArrayRef<unsigned> partial, Placed &placed) {
   if (!isa<AddOp, SubOp>(op) || partial.size() != 1 || operands[partial[0]]->combine != Combine::Sum ||
       !operands[1 - partial[0]]->copies)

@@ -225,7 +225,7 @@ inline bool keepsOnDisk(const Program &program) {
 /// The programs of an executable: one, or one for each stage.
 class Programs {
 public:
-  /// Reads all of them; throws a Failure if one is wrong.
+  /// Reads the programs of all stages; throws a Failure if one is wrong.
   explicit Programs(const pcrt_program &first);
 
   const Program &first() const { return *all.front(); }

@@ -99,8 +99,8 @@ pcrt_status verifyPhase(mlir::ModuleOp module, Phase phase, const CompileOptions
 /// Changes a model program according to the options: adds adapters, freezes and groups parameters, and reads the
 /// optimizer's definition. If the definition is in a file, options.step names the definition from then on. Call it
 /// once, before the plan is completed: a search compiles programs with few layers, in which some globs would match
-/// nothing. A model that was imported and not edited still counts as such. Errors are located, and the result is the
-/// exit code.
+/// nothing. An imported model that was not edited is still treated as unedited after that. Errors are located, and the
+/// result is the exit code.
 pcrt_status changeModel(mlir::ModuleOp model, CompileOptions &options);
 
 /// Compiles a program of phase `from` to `options.to`, and writes the output, plan and report that the options name.

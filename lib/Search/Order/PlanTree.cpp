@@ -63,7 +63,8 @@ PlanNode PlanTree::add(PlanEntry entry, const PlanNumbers &numbers, double bound
     node.level = recompute->isFull() ? 2 : 1;
   auto axes = static_cast<int64_t>(plan.mesh.size());
   if (problem.objective == Objective::Seconds) {
-    // The price with more sequences at once is a bound for plans with fewer, and less recomputation takes less time.
+    // The price of a core with more sequences at a time is a bound for plans with fewer, and less recomputation takes
+    // less time.
     node.turn = {-atOnce(numbers), node.level, axes};
     node.chain = textOf(plan, true, false);
   } else {

@@ -194,8 +194,8 @@ static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, con
   return whole;
 }
 
-/// Computes the parts of `trial`. These are the seconds of exposed moves, the seconds of the step if moves and memory
-/// took no time, and the part of the latter in which stages wait for each other on average.
+/// Computes the parts of `trial`. The parts are the seconds of exposed moves, the seconds of the step if moves and
+/// memory took no time, and the part of these seconds in which a stage waits for others on average.
 static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
   std::array<FailureOr<Prediction>, 2> predictions;
   mlir::parallelFor(planned.getContext(), 0, predictions.size(), [&](size_t fastMemory) {
