@@ -14,7 +14,7 @@ namespace pc {
 /// Reverse mode over a straight-line block: call `differentiate` on its ops from last to first.
 class Gradients {
 public:
-  /// `live`: values that depend on a parameter; others get no gradient.
+  /// `live` contains the values that depend on a parameter; other values get no gradient.
   Gradients(mlir::OpBuilder &builder, const llvm::DenseSet<mlir::Value> &live) : builder(builder), live(live) {}
 
   /// Adds `gradient` to the gradient of `value`, if that is live.

@@ -28,7 +28,7 @@ struct Request {
 /// A dim of the program that is tiled.
 struct TiledDim {
   int64_t tiles = 0, size = 0;  ///< the number of tiles, and the indices of each
-  StringRef asked;              ///< the name of a parameter that asked for it
+  StringRef asked;              ///< the name of a parameter that the user asked to tile along it
   SmallVector<Operation *> ops; ///< all ops that have the dim, in order; the last one sums over it
   /// For each of these ops, the dim of each result that is tiled; -1 for a result without it.
   SmallVector<SmallVector<int64_t, 2>> dims;

@@ -411,7 +411,7 @@ double pc::secondsOfPart(Operation *op, const FactorRule &part, double bytes, co
   return std::max(products, bytes / (machine.memoryBandwidth * machine.streamShare));
 }
 
-/// Seconds of an op without sending. `move`: whether the op is a move.
+/// Seconds of an op without sending. `move` is true if the op is a move.
 static double secondsOnDevice(Operation *op, bool move, const MachineModel &machine) {
   double reading =
       static_cast<double>(bytesOf(op)) / (machine.memoryBandwidth * (move ? machine.memoryShare : machine.streamShare));

@@ -24,7 +24,7 @@ namespace {
 /// with the exit status of a compile in which it fails.
 class PhaseBuilder {
 public:
-  /// `verifiers`: adds only the verifiers of the phase.
+  /// If `verifiers` is true, adds only the verifiers of the phase.
   PhaseBuilder(OpPassManager &program, const CompileOptions &options, PhaseFailures &failures, bool verifiers = false)
       : program(program), options(options), plan(options.plan), failures(failures), verifiers(verifiers) {}
 

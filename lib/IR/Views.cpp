@@ -84,8 +84,8 @@ LogicalResult ReshapeOp::verify() {
       return emitOpError() << "has the name '" << name << "' twice on one side (C1)";
   if (names[0] != names[1])
     return emitOpError() << "has different dim names, or a different order of them, on its two sides (C1)";
-  // Sizes are compared as soon as both sides have read the same names. `dims`: the next dim of each side; `read`: how
-  // many names each side has read. The side that has read fewer names reads the next dim.
+  // Sizes are compared as soon as both sides have read the same names. `dims` has the next dim of each side, and `read`
+  // the number of names that each side has read. The side that has read fewer names reads the next dim.
   size_t dims[] = {0, 0}, read[] = {0, 0};
   while (dims[0] < sides[0].size()) {
     uint64_t elements[] = {1, 1};

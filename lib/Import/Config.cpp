@@ -316,8 +316,8 @@ void readTies(ConfigReader &reader, ModelConfig &config) {
     reader.isTied(copy, original);
 }
 
-/// Refuses options of transformers that no family supports. `experts`: the config is of a family with experts, so the
-/// numbers of experts are allowed.
+/// Refuses options of transformers that no family supports. If `experts` is true, the config belongs to a family with
+/// experts, so the numbers of experts are allowed.
 void refuseOthers(ConfigReader &reader, bool experts) {
   reader.onlyFlag("is_causal", true);
   reader.onlyFlag("torchscript", false, KeyRole::Aside); // would untie a tied head

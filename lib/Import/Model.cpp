@@ -154,7 +154,7 @@ Value ModelBuilder::box(StringRef name, StringRef suffix, Dims dims, double std,
                              nullptr, nullptr, nullptr, nullptr, nullptr);
 }
 
-/// A parameter that is a whole tensor of the checkpoint. `merged`: the number of parameter dims in each dim of the
+/// A parameter that is a whole tensor of the checkpoint. `merged` has the number of parameter dims in each dim of the
 /// tensor.
 Value ModelBuilder::parameter(StringRef name, Dims dims, double std, ArrayRef<int64_t> merged, double fill) {
   SmallVector<int64_t> shape, all = sizes(dims);

@@ -60,8 +60,8 @@ private:
                   llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> start, llvm::ArrayRef<int64_t> size,
                   llvm::ArrayRef<int64_t> view = {});
 
-  /// A parameter that is a whole tensor. `merged`: the number of `dims` in each dim of the Hugging Face tensor; one
-  /// each if empty.
+  /// A parameter that is a whole tensor. `merged` has the number of `dims` in each dim of the Hugging Face tensor; if
+  /// it is empty, the number is 1.
   mlir::Value parameter(llvm::StringRef name, Dims dims, double std, llvm::ArrayRef<int64_t> merged = {},
                         double fill = 0);
 
@@ -161,7 +161,7 @@ private:
   /// location.
   std::pair<mlir::Value, mlir::Value> projection(llvm::StringRef block, Part part, Dims heads);
 
-  /// `kv`: the dims of keys and values.
+  /// `kv` are the dims of keys and values.
   mlir::Value project(llvm::StringRef block, mlir::Value y, Part part, Dims kv);
 
   mlir::Value headNorm(mlir::Value x, llvm::StringRef part, Dims heads, llvm::StringRef letters);

@@ -16,7 +16,7 @@ namespace pc {
 struct RelativeBuckets {
   llvm::SmallVector<int64_t> pieces, values;
 
-  /// `bothWays`: keys after a query have the second half of the buckets. Otherwise they have distance 0.
+  /// If `bothWays` is true, keys after a query have the second half of the buckets. Otherwise they have distance 0.
   RelativeBuckets(int64_t sequence, int64_t buckets, int64_t farthest, bool bothWays);
 };
 

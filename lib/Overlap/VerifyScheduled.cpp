@@ -108,7 +108,7 @@ private:
 /// `memory` remembers the last accesses of every byte. An access that is not ordered after an earlier one fails.
 class Streams {
 public:
-  /// `functions`: the functions that `body` calls.
+  /// `functions` are the functions that `body` calls.
   Streams(Block &body, TaskFunctions &functions) : functions(functions), leaves(body) {}
 
   /// Each op runs on the stream of its kind; other ops belong to the computation.

@@ -35,7 +35,7 @@ public:
     for (Operation *op : llvm::to_vector(llvm::make_pointer_range(block))) {
       builder.setInsertionPoint(op);
       if (isa<TaskOp, SeedOp>(op)) {
-        slices.clear(); // the next pass or task slices again, so that slices are not kept
+        slices.clear(); // the next pass or task computes its slices again, so that they need no memory in between
         if (isa<TaskOp>(op))
           finish();
         continue;

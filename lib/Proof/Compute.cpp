@@ -341,8 +341,7 @@ std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<cons
     return llvm::find_if(list, [&](const PartialSum &part) { return part.isSameSum(like); });
   };
   // In a stepwise reduction over several axes, this rank's own block is partial over each axis separately, and the
-  // blocks of the steps are partial over all axes together. This rewrites a sum over each axis separately as a sum over
-  // all axes together.
+  // blocks of the steps are partial over all axes together. The loop rewrites the first kind as the second.
   for (size_t i = 0; parts.size() == 2 && i < 2; ++i)
     for (const PartialSum &together : std::vector<PartialSum>(parts[1 - i])) {
       if (indexOf(parts[i], together) != parts[i].end() || together.in.front().terms.empty())

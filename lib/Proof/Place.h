@@ -55,7 +55,7 @@ std::optional<Where> read(const Axis &axis, PlaceAttr layout, size_t rank);
 /// distinguish rounds of different blocks.
 class Placer {
 public:
-  /// `isReference`: the program is the one-device program itself.
+  /// `isReference` is true if the program is the one-device program itself.
   Placer(const Axis &axis, bool isReference) : axis(axis), isReference(isReference) {}
 
   /// The places of the results of any op, except leaves, ops with regions and ops that send to other stages. If the op

@@ -18,12 +18,13 @@ struct Rule {
   using Letters = llvm::SmallVector<int, 6>;
   llvm::SmallVector<std::string, 8> names; ///< names of letters
   llvm::SmallVector<Letters, 4> operands, results;
-  llvm::SmallVector<bool, 8> whole;      ///< for each letter, whether no axis may split it
-  llvm::SmallVector<unsigned, 2> linear; ///< linear in these operands: together, or (einsum) in each one separately
-  Combine combine = Combine::None;       ///< how missing letters of a result are combined; None: they stay whole
-  int indexed = -1;                      ///< the letter whose global index matters; -1: none
+  llvm::SmallVector<bool, 8> whole; ///< for each letter, whether no axis may split it
+  /// The operands in which the op is linear: together, or separately for an einsum.
+  llvm::SmallVector<unsigned, 2> linear;
+  Combine combine = Combine::None; ///< how missing letters of a result are combined; None: they stay whole
+  int indexed = -1;                ///< the letter whose global index matters; -1: none
 
-  /// Parses "b s e, e f -> b s f". `r*` stands for all other dims of an operand or result. `ranks`: the ranks of
+  /// Parses "b s e, e f -> b s f". `r*` stands for all other dims of an operand or result. `ranks` has the ranks of
   /// operands, then of results. Returns false if they do not fit.
   bool parse(llvm::StringRef spec, llvm::ArrayRef<int64_t> ranks);
   int find(llvm::StringRef name) const { return static_cast<int>(llvm::find(names, name) - names.begin()); }

@@ -56,7 +56,7 @@ struct Blame {
   mlir::Operation *other = nullptr;   ///< the other op, if two contradict each other
 };
 
-/// `before`: hashes of all values of the previous phase; null if that is the step.
+/// `before` has the hashes of all values of the previous phase; it is null if that phase is the step.
 Blame blame(const Failure &failure, const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before);
 
 /// The attributes in which `wrong` differs from `right`, without those that depend on a rank's block: "dim 1".

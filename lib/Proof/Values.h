@@ -53,13 +53,13 @@ struct Recipe {
 /// product, and a random share for each microbatch. The same calls in any order give the same fingerprints.
 class Values {
 public:
-  /// `secret`: the key with which fingerprints are drawn.
+  /// `secret` is the key with which fingerprints are drawn.
   explicit Values(Key secret) : secret(secret), rounding(Key(secret).add("round").matrix()) {
     rounding.b = rounding.c = 0;
     unrounding = {inverse(rounding.a), 0, 0, inverse(rounding.d)};
   }
 
-  /// The first `operands` operands are values. The others are starts of blocks, which Place.h checks. `linear`: the
+  /// The first `operands` operands are values. The others are starts of blocks, which Place.h checks. `linear` is the
   /// operand in which the op is linear, or -1.
   Recipe recipe(mlir::Operation *op, unsigned operands, int linear);
   /// The result `number` of the op.

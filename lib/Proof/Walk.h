@@ -69,7 +69,7 @@ struct Shared {
 /// disagreement. With a trace, every value is recorded, so that Trace.cpp can find the cause. One object walks once.
 class Walk : StageRunner::Visitor {
 public:
-  /// Fills `facts`, and `trace` if it is given. `reference`: the facts of the one-device program. It is null if the
+  /// Fills `facts`, and `trace` if it is given. `reference` has the facts of the one-device program. It is null if the
   /// program is itself the one-device program, or if the one-device program of a `parallel` program is missing.
   Walk(Shared &shared, Facts &facts, const Facts *reference, Trace *trace = nullptr, bool parallel = false)
       : shared(shared), values(shared.values), placer(axis, !reference && !parallel), facts(facts),

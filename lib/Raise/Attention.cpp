@@ -80,8 +80,8 @@ static std::optional<Pieces> piecesOf(Value result) {
       (p.causal && weights.dims[scores.keys] != p.keys))
     return std::nullopt;
 
-  // Each dim of v, k and q gets its role. `shared`: dims of all three, such as batch and key heads; `own`: dims of q
-  // only, such as positions and query heads of a group.
+  // Each dim of v, k and q gets its role. `shared` are dims of all three, such as batch and key heads; `own` are dims
+  // of q only, such as positions and query heads of a group.
   int ofV = -1;
   for (int dim : p.v.dims)
     if (dim != p.keys && !p.k.has(dim)) {

@@ -30,7 +30,8 @@ public:
   Expansion(ProductForm &product, Value whole, bool opensProducts)
       : product(product), whole(whole), opensProducts(opensProducts) {}
 
-  /// Expands `value`, whose dim d is dim dims[d] of the product. `maySum`: an einsum that sums may be expanded.
+  /// Expands `value`, whose dim d is dim dims[d] of the product. If `maySum` is true, an einsum that sums may be
+  /// expanded.
   void expand(Value value, ArrayRef<int> dims, bool maySum) {
     if (auto scale = value.getDefiningOp<ScaleOp>(); scale && value != whole) {
       product.scale *= scale.getFactor().convertToDouble();

@@ -51,7 +51,8 @@ struct Scores {
   /// The derivative of the score by the product.
   double slope(double product) const;
 };
-/// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s). `mask`: of the weights (b, k, g, s, t).
+/// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s). `mask` is the dropout mask of the
+/// weights (b, k, g, s, t).
 Tensors attention(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask);
 /// q, k, v, o, lse, dout -> dq, dk, dv and, if requested, the gradient of the bias, (b, k, g, r).
 Tensors attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask,

@@ -214,7 +214,7 @@ int64_t Machine::offsetOf(Operation *op, int64_t rank) {
   return dim < 0 ? 0 : ranks.blockStart(rank, cast<RankedTensorType>(value.getType()).getShape(), place)[dim];
 }
 
-/// Placed programs give the start by the placement, local ones by operands for split dims.
+/// In placed programs the start follows from the placement, in local programs from operands for split dims.
 Shape Machine::drawnStart(DrawnOpInterface op, int64_t rank) {
   DropAttr drop = op.getDropAttr();
   Shape start;

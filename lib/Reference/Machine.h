@@ -20,7 +20,7 @@ using namespace mlir;
 /// A function, the values of all ranks, and the next op.
 class Machine {
 public:
-  /// With `erased`, moves and placements are ignored, as on one device. `arena`: see Store.
+  /// With `erased`, moves and placements are ignored, as on one device. For `arena`, see Store.
   Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased, ArenaOp arena)
       : function(function), options(options), rounds(!options.exact && hasBf16(function->getParentOfType<ModuleOp>())),
         feeds(feeds), ranks(ranks), erased(erased), store(ranks.count(), arena) {

@@ -94,7 +94,7 @@ void PlacementProblem::tieUpdates() {
   }
 }
 
-/// A table over the producer and up to two readers of `value`.
+/// Adds a table over the producer and up to two readers of `value`.
 void PlacementProblem::addValue(unsigned value) {
   const PlacementValue &v = graph.values[value];
   SmallVector<unsigned> readers;

@@ -126,7 +126,7 @@ size_t Solver::stride(const PriceTable &table, unsigned v) const {
 }
 
 /// Returns true if choice `dear` of `v` can be removed because `cheap` is at least as good for every choice of the
-/// neighbours. `steps`: the strides of its tables.
+/// neighbours. `steps` are the strides of its tables.
 bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_t> steps) const {
   // Adds the differences of the first entries, if both are legal. The least difference of each table is not larger.
   Price atMost;

@@ -24,7 +24,8 @@ static Buffer take(llvm::ErrorOr<Buffer> buffer, std::string &error) {
   return nullptr;
 }
 
-/// `terminated`: zero-terminated, which requires copying instead of mapping a file that ends at a page boundary.
+/// If `terminated` is true, the bytes end with a zero, so a file that ends at a page boundary is copied instead of
+/// mapped.
 static Buffer read(StringRef path, bool terminated, std::string &error) {
   llvm::sys::fs::file_status status;
   if (std::error_code code = llvm::sys::fs::status(path, status))

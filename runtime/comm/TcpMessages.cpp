@@ -1,6 +1,7 @@
 //===- TcpMessages.cpp - Which control messages make sense ----------------===//
 // Ranks have proved that they belong to the run, but a rank may be built from other sources, or may have overwritten
-// its memory. Messages are checked before memory is allocated by their lengths and before they are used.
+// its memory. Messages are checked before their lengths determine how much memory is allocated, and before they are
+// used.
 //===----------------------------------------------------------------------===//
 #include "comm/TcpMessages.h"
 #include "comm/TcpControl.h"

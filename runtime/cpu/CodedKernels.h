@@ -21,8 +21,9 @@ struct CodedTask {
   int64_t m, n, k, group, stride, scaleStride;
 };
 
-/// Adds to c the product of a and b; of codes of 8 bits without their scales. Without a, writes the numbers of b to c:
-/// as [n, k] if the codes of a column are contiguous, otherwise as [k, n]. `isWide`: codes have 8 bits, not 4.
+/// Adds to c the product of a and b, for codes of 8 bits without their scales. Without a, writes the numbers of b to c:
+/// as [n, k] if the codes of a column are contiguous, otherwise as [k, n]. If `isWide` is true, codes have 8 bits,
+/// otherwise 4.
 void computeCoded(const CodedTask &task, bool isWide, bool byColumns);
 
 } // namespace pcrt

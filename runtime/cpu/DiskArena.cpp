@@ -129,8 +129,8 @@ int DiskArena::transfer(char *memory, int64_t offset, int64_t bytes, bool toDisk
   return 0;
 }
 
-/// Copies at most kPiece bytes. `keepsRest`: a write changes no other byte of the blocks at its ends. Returns 0 or an
-/// errno.
+/// Copies at most kPiece bytes. If `keepsRest` is true, a write changes no other byte of the blocks at its ends.
+/// Returns 0 or an errno.
 int DiskArena::copyPiece(const Copy &piece, char *blocks, bool keepsRest) {
   int64_t begin = down(piece.offset), end = up(piece.offset + piece.bytes), lead = piece.offset - begin;
   bool whole = lead == 0 && end == piece.offset + piece.bytes;

@@ -25,8 +25,8 @@ public:
   virtual bool wants(int index) const = 0;
   /// Whether there are outputs besides loss and norm that are needed in more than the first step.
   virtual bool wantsInEveryStep() const { return false; }
-  /// `data` is this rank's block of output `index`. The observer may change that of a routing. On failure returns a
-  /// status, with a message in `error`.
+  /// `data` is this rank's block of output `index`. If the output is a routing, the observer may change it. On failure
+  /// returns a status, with a message in `error`.
   virtual pcrt_status observe(int index, int64_t microbatch, void *data, std::string *error) = 0;
 };
 

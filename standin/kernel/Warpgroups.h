@@ -24,7 +24,8 @@ public:
   explicit Warpgroups(Worker &worker) : worker(worker) {}
 
   void fence(Fiber *me);
-  /// `in`: n / 2 sums of this lane, then A's four registers or its descriptor, then B's; `out`: n / 2 sums.
+  /// `in` has n / 2 sums of this lane, then A's four registers or its descriptor, then B's descriptor; `out` gets n / 2
+  /// sums.
   void start(Fiber *me, WarpgroupProduct product, uint64_t *in, uint64_t *out);
   void commit(Fiber *me);
   /// Ends all groups except the last `left`, and replaces the NaNs in the lane's `count` slots by the results.

@@ -24,8 +24,8 @@ struct KernelReport {
   ///   move at least a tenth of the kernel's bytes;
   /// * `seconds` on the machine: the longer of computing and of moving the bytes.
   llvm::json::Array kernels;
-  /// `bytes`: the size of the result of one attention. `count`: how many attentions a step computes, which is layers
-  /// times microbatches. Traffic in units of these bytes compares with published figures. Both are 0 without attention.
+  /// `bytes` is the size of the result of one attention, and `count` the number of attentions in a step, which is
+  /// layers times microbatches. Both are 0 without attention. Published figures give traffic in units of these bytes.
   llvm::json::Object activation;
   /// The seconds by kind, and under `launches` the seconds that launches take by themselves.
   llvm::json::Object parts;

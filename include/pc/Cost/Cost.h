@@ -38,8 +38,8 @@ struct Traffic {
   int64_t wire = 0;
 };
 
-/// The traffic of a move in a local program; zeros for slice, mask, pad and insert. `isRoot`: for the rank with
-/// coordinate 0.
+/// The traffic of a move in a local program; zeros for slice, mask, pad and insert. If `isRoot` is true, it is the
+/// traffic of the rank with coordinate 0.
 Traffic trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot = true);
 
 /// How the ranks of one group, or two ranks that exchange a message, are distributed over the nodes of a machine. Ranks

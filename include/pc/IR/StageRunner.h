@@ -40,7 +40,7 @@ public:
     virtual mlir::LogicalResult visit(int stage, mlir::Operation *op) = 0;
   };
 
-  /// `axis`: the axis of stages. Null if there is one program; then nothing waits.
+  /// `axis` is the axis of stages. It is null if there is only one program, which never waits.
   explicit StageRunner(mlir::StringAttr axis) : axis(axis) {}
 
   /// Runs the programs of all stages, in turns, until each is at its end or none can continue. Fails if `visitor`

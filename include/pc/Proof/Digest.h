@@ -27,8 +27,8 @@ inline constexpr llvm::StringLiteral digestAttribute = "pc.digest";
 /// more than the path of its weights. Returns nullopt for a program that was written by hand.
 std::optional<bool> wasEdited(mlir::ModuleOp program);
 
-/// Records the digest in the module, for `wasEdited`. `edited`: the program was edited, and the record must still show
-/// this.
+/// Records the digest in the module, for `wasEdited`. If `edited` is true, the program was edited, and the record must
+/// still show this.
 void noteDigest(mlir::ModuleOp program, bool edited = false);
 
 /// The moves of a program (or of one stage) in the order in which a rank issues them, including those in called

@@ -40,8 +40,8 @@ public:
   Tensor assemble(llvm::ArrayRef<Tensor> parts, llvm::ArrayRef<int64_t> global, PlaceAttr place,
                   double &disagreement) const;
 
-  /// The results of `move` on all ranks for the operands `parts`. `base`: the tensors that an insert writes into, if
-  /// there are any.
+  /// The results of `move` on all ranks for the operands `parts`. `base` has the tensors into which an insert writes,
+  /// if there are any.
   RankTensors apply(MoveOpInterface move, llvm::ArrayRef<Tensor> parts, llvm::ArrayRef<Tensor> base = {}) const;
 
 private:

@@ -193,7 +193,8 @@ private:
     }
     return first;
   }
-  /// Follows arguments and results of calls back to the value inside a function, for the current microbatch.
+  /// Follows a value through arguments and results of calls to the value inside a function that it comes from, for the
+  /// current microbatch.
   Value origin(Value value) {
     if (isRewriting)
       return value;

@@ -29,7 +29,7 @@ std::string underscored(StringRef prefix, StringRef name) {
   return text;
 }
 
-/// Rewrites functions one after another. `fault`: the first instruction that cannot be replaced, or null.
+/// Rewrites functions one after another. `fault` is the first instruction that cannot be replaced, or null.
 struct Rewriter {
   Module &module;
   bool check;

@@ -19,7 +19,7 @@ namespace pc {
 /// The ops of the stages' planned steps that the loss depends on. Calls of task functions have been inlined.
 class Evaluation {
 public:
-  /// `programs`: the programs of all stages.
+  /// `programs` are the programs of all stages.
   explicit Evaluation(llvm::ArrayRef<mlir::ModuleOp> programs);
 
   bool needs(mlir::Operation *op) const { return ops.contains(op); }

@@ -51,7 +51,7 @@ llvm::LogicalResult emit(RoundOfRowsOp op, Kernel &kernel);
 /// one element.
 llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
 llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
-/// An item is a piece of the value, whose memory may be the operand's own.
+/// An item is a piece of the value. The result may be in the memory of the operand.
 llvm::LogicalResult emit(ReshapeOp op, Kernel &kernel);
 /// An item is a piece of an entry.
 llvm::LogicalResult emit(StackOp op, Kernel &kernel);

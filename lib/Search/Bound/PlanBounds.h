@@ -31,7 +31,7 @@ struct CoreBound {
 /// that divide its sequences into parts.
 class PlanBounds {
 public:
-  /// `few`: null if the model's layers differ.
+  /// `few` is null if the model's layers differ.
   PlanBounds(mlir::MLIRContext *context, const StepWork &work, const FewLayers *few, int64_t batch, int64_t ranks,
              const CompileOptions &options, const MachineModel &machine)
       : context(context), inlineOps(static_cast<double>(options.inlineOps)),
@@ -109,7 +109,7 @@ private:
   /// Bytes of parameters and states on a rank, and also of gradients if `withGradients`, for parameters of
   /// `parameterBytes`.
   double storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const;
-  /// `activationBytes`: the bytes that a microbatch keeps in all stages together.
+  /// `activationBytes` are the bytes that a microbatch keeps in all stages together.
   double leastBytes(const PlanNumbers &plan, double activationBytes) const;
 
   /// How a core splits layers.

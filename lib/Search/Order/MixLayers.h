@@ -15,8 +15,8 @@ using AskedMode = std::pair<const PlanNode *, llvm::StringRef>;
 using PriceModes = llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)>;
 
 /// Adds mixtures to the plans that fit, if they are faster. `mix` compiles a plan whole, with as little recomputation
-/// as fits; it returns std::nullopt if the plan is refused. `all`: tries all chains, instead of stopping when the most
-/// promising ones gain nothing.
+/// as fits; it returns std::nullopt if the plan is refused. If `all` is true, tries all chains, instead of stopping
+/// when the most promising ones gain nothing.
 void addMixes(SearchResult &result, int64_t limit, bool all, PriceModes price,
               llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix);
 

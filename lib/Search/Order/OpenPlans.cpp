@@ -193,7 +193,7 @@ OpenedNode OpenPlans::openSet(const PlanNode &node) {
       return again(node, bound);
   }
   OpenedNode opened;
-  // `later`: the lowest bound of plans that are left out.
+  // `later` is the lowest bound of plans that are left out.
   double later = infinite, most = incumbent.enough();
   // Plans whose bound exceeds `most` are not added now. The set stays in the heap with the lowest of their bounds.
   PlanCounts found = tree.forPlansOf(set.set, set.inner, [&](size_t family, const PlanNumbers &plan) {

@@ -59,7 +59,7 @@ private:
   pcrt_status failIllegal(const std::string &text);
   /// Names the plan that needs the least memory, and the flags without which another plan would fit.
   std::string whyNone(const std::optional<SmallPlan> &least);
-  /// Records the present state for `soFar`. `bound`: a lower bound on the seconds of the remaining plans.
+  /// Records the present state for `soFar`. `bound` is a lower bound on the seconds of the remaining plans.
   void noteSoFar(double bound);
   PlanAnswer answerOf(const Plan &plan, const FoundPlans &found) const;
   FoundPlans found(const SearchResult &result) const;

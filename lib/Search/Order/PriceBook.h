@@ -37,7 +37,7 @@ public:
   /// Compiles a plan whole, once, which may change its price. Returns false if the plan is refused or the search
   /// interrupted.
   bool compileWhole(FoundPlan &plan);
-  /// Begins to compile the best composed plan whole, during the search, if it will probably stay the best. `bound`: a
+  /// Begins to compile the best composed plan whole, during the search, if it will probably stay the best. `bound` is a
   /// lower bound on the cost of the remaining plans.
   void compileAhead(const FoundPlan &best, double bound);
   bool isWhole(size_t id) const { return whole.count(id); }

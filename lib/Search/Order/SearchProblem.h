@@ -48,7 +48,7 @@ struct SearchProblem {
   bool hasSequences;
   PlanSpace space;
   StepWork work;
-  std::optional<FewLayers> few; ///< nothing if layers differ
+  std::optional<FewLayers> few; ///< unset if layers differ
   Pricing pricing = Pricing::Whole;
   int64_t mostChunks = 1; ///< the most chunks of a pipeline, in all stages together
 };

@@ -218,7 +218,7 @@ public:
     return interpolate(layers, a, all(ofA), b, all(ofB));
   }
   /// Seconds of a step: those of its tasks, and of the sums of gradients and the optimizer that follow them on each
-  /// stage. `rest`: the other seconds of small steps; nothing while these are being computed.
+  /// stage. `rest` has the other seconds of small steps; it is empty while these are being computed.
   std::optional<double> stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
                                     ArrayRef<int64_t> layers, std::optional<double> rest = {}) const;
   /// Seconds of a step outside its tasks: by how much the steps of the small pipelines are longer than their tasks.

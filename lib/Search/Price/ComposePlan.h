@@ -85,7 +85,7 @@ public:
   /// Prices the tasks of a plan with a named schedule. Compiles pipelines of two stages with as many data ranks as the
   /// core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
   TaskPrice priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal);
-  /// `callsTasks`: the whole program's tasks will be functions.
+  /// If `callsTasks` is true, the whole program's tasks will be functions.
   ComposedPlan compose(const Plan &plan, bool callsTasks, std::string &refusal);
 
 private:

@@ -33,7 +33,7 @@ struct WhatLimits {
   std::vector<std::string> pins;      ///< flags as they were given
   std::string free;                   ///< the list of --auto=; empty: everything else is free
 
-  /// Prints lines for people. `nameOf`: the name of a plan in the lines above.
+  /// Prints lines for people. `nameOf` returns the name of a plan in the lines above.
   void tell(llvm::raw_ostream &os, const FoundPlan &chosen,
             llvm::function_ref<std::string(const FoundPlan &)> nameOf) const;
   /// Members of the report's `search`.

@@ -110,7 +110,7 @@ struct AttentionShape {
     return window ? e.min(e.integer(s), first + (count - 1 + window)) : e.integer(s);
   }
 
-  /// The number of keys that query `row` sees. Rows after the last query count as the last one. `counts`: the key
+  /// The number of keys that query `row` sees. Rows after the last query count as the last one. `counts` are the key
   /// counts of the op, if it has any.
   Num seen(Emitter &e, Num row, Ptr counts) const {
     if (counted)

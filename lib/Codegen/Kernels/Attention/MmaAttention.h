@@ -46,8 +46,8 @@ public:
   const int64_t numHeads;
   Num warp, row, column;
 
-  /// The two rows of this thread in the block, whose rows begin at `first`. `inside`: the same, limited to the last of
-  /// `count` rows.
+  /// The two rows of this thread in the block, whose rows begin at `first`. `inside` has the same rows, limited to the
+  /// last of `count` rows.
   struct TwoRows {
     Num number[2], inside[2], exists[2];
   };
@@ -93,7 +93,7 @@ public:
   /// Reductions over the four threads that share a row.
   Num sumOfRow(Num x);
   Num maximumOfRow(Num x);
-  /// The score of the product of an existing query and key, of query head `head`. `bias`: all addends, if there are
+  /// The score of the product of an existing query and key, of query head `head`. `bias` has all addends, if there are
   /// any.
   AttentionShape::Score score(Num product, Ptr bias, Num head, Num query, Num key) {
     Num addend = a.biased ? bias.load(head * a.addends() + a.addendsAt(query) + key) : Num();

@@ -187,7 +187,7 @@ Emitter::Carried KeyBlock::addTile(Num half, Num first, Num next, Num head, Carr
   Carried changes = at.timesTransposed(wide ? at.left(values) : myValues, gradientsNow, tile);
   softmaxGradient(half, first, head, weights, changes);
   if (a.causal || a.s % tile) {
-    // `whole`: all queries of the tile exist and see all keys of the block.
+    // If `whole` is true, all queries of the tile exist and see all keys of the block.
     Num whole = e.notBefore(e.integer(a.s), next);
     if (a.causal)
       whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);

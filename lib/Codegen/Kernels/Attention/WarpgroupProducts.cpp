@@ -21,7 +21,8 @@ Num MmaAttention::placeInTile(Num line, Num at, int64_t rows) {
   return at / columnWidth * (rows * columnWidth) + line * columnWidth + swizzled * vector;
 }
 
-/// The descriptor of the matrix at `at`; `leading`: bytes from a column of the tile to the next, if there is one.
+/// The descriptor of the matrix at `at`. `leading` is the number of bytes from a column of the tile to the next, if
+/// there is one.
 Num MmaAttention::descriptor(Ptr at, int64_t leading) {
   constexpr uint64_t swizzle = uint64_t(1) << 62;
   auto encoded = [](int64_t bytes) { return uint64_t(bytes) >> 4; };
@@ -31,8 +32,8 @@ Num MmaAttention::descriptor(Ptr at, int64_t leading) {
   return start + static_cast<int64_t>(constant);
 }
 
-/// `before` (none: zeros) + left right, for as many pieces of 16 as `right` has descriptors. The emitted code waits for
-/// the result, because its registers may not be used earlier.
+/// Adds the product of `left` and `right` to `before`, or to zeros if that is empty, for one piece of 16 per descriptor
+/// in `right`. The emitted code waits for the result, because its registers may not be used earlier.
 MmaAttention::Carried MmaAttention::multiply(ArrayRef<Num> before, int64_t columns, const Left &left,
                                              ArrayRef<Num> right, bool transposed) {
   const int64_t count = columns / 2;

@@ -14,7 +14,7 @@ namespace pc::kernels {
 /// `scales` their scales (pcrt_gemm_desc).
 class Weights {
 public:
-  /// `aligned`: vectors begin at multiples of their size.
+  /// If `aligned` is true, vectors begin at multiples of their size.
   Weights(const pcrt_gemm_desc &d, bool aligned, Ptr b, Ptr scales) : d(d), aligned(aligned), b(b), scales(scales) {}
 
   bool areCodes() const { return d.group != 0; }

@@ -114,7 +114,8 @@ private:
   /// The smallest number at which the terms of larger logits add up to less than `bound`. Returns `otherwise` if
   /// `wanted` is false.
   Num search(Num wanted, Num bound, Num otherwise, llvm::function_ref<Num(Num)> term) {
-    // Numbers of -infinity and infinity. Nothing is larger than infinity, so the condition holds there.
+    // The range begins with the numbers of -infinity and infinity. No logit is larger than infinity, so the condition
+    // holds at the upper end.
     Num low = e.integer(-int64_t(0x7f800000) - 1), high = e.integer(0x7f800000);
     Num passes = e.select(wanted, e.integer(33), e.integer(0));
     Emitter::Carried found = e.loop(e.integer(0), passes, 1, {low, high}, [&](Num, const Emitter::Carried &range) {

@@ -29,7 +29,8 @@ public:
 
   /// The number of vectors of `width` contiguous elements that a thread copies of a chunk, [depth, side].
   static int64_t trips(int64_t width) { return llvm::divideCeil(depth * side / width, threads); }
-  /// The position of this thread's vector number `trip` in a chunk. `deep`: elements along the depth are contiguous.
+  /// The position of this thread's vector number `trip` in a chunk. If `deep` is true, elements along the depth are
+  /// contiguous.
   std::pair<Num, Num> place(int64_t trip, int64_t width, bool deep) {
     const int64_t inLine = (deep ? depth : side) / width;
     Num i = e.rank + trip * threads, along = i % inLine * width, line = i / inLine;
@@ -102,7 +103,8 @@ void pc::kernels::emitProductByNumbers(OnRows &on) {
   Multiplier m(on);
   forRowBlocks(on, threads, side, side, [&](const RowBlock &block) {
     m.begin();
-    // `deep`: neighbouring elements of the weights are along the summed dim, so a copy takes several of those at once.
+    // If `deep` is true, neighbouring elements of the weights are along the summed dim, so one copy has several of
+    // these elements.
     const bool deep = d.b_n_stride != 1;
     const int64_t widthOfA = e.widthFor(d.k), widthOfB = e.widthFor(deep ? d.k : d.n);
     auto exists = [&](Num line) { return block.first + line < block.end; };
