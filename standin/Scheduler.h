@@ -39,7 +39,7 @@ struct Work {
   /// Does the work, and may add accesses that it has found. Returns an error or an empty string. Null: there is no
   /// work.
   std::function<std::string(std::vector<Access> &found)> run;
-  /// Instead of `run`: begins work that other ranks complete, if `mayStart` allows it.
+  /// Called instead of `run` for work that other ranks complete: begins it, if `mayStart` allows it.
   std::function<std::shared_ptr<Flight>(const Item &)> start;
   std::function<bool(const Item &)> mayStart;
   /// Called when an item of this work is submitted; may set its `check` and `ticket`.

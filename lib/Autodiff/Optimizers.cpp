@@ -268,7 +268,7 @@ struct Optimizers::Copy {
     return RankedTensorType::get(shape, cast<RankedTensorType>(value.getType()).getElementType());
   }
 
-  /// The value, or the equal scalar of an earlier copy.
+  /// Returns the value, or, for a scalar, an equal one that an earlier copy of the definition has computed.
   Value once(Value value) {
     Operation *op = value.getDefiningOp();
     if (cast<RankedTensorType>(value.getType()).getRank())

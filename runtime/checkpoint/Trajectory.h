@@ -50,7 +50,7 @@ struct SampleRange {
 /// Says that a run ended at a checkpoint because numbers were not finite.
 struct NonFiniteEnd {
   std::string why;
-  int64_t samples = 0; ///< Read so far, including those of the step that was not finite.
+  int64_t samples = 0; ///< The number of samples read so far, including the samples of a step with non-finite numbers.
 };
 
 /// The contents of trajectory.json.

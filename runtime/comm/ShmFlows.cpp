@@ -32,7 +32,8 @@ pcrt_status ShmComm::prepareFlows() {
     header.slots = flows[i].slots;
     header.messages = flows[i].messages;
     snprintf(header.name, sizeof header.name, "%s", flows[i].name.c_str());
-    memset(peerPointer(rank(), rings[i]), 0, flows[i].slots * slotStride(flows[i].bytes)); // now, not in a step
+    // Touches the pages now, not during a step.
+    memset(peerPointer(rank(), rings[i]), 0, flows[i].slots * slotStride(flows[i].bytes));
   }
   PCRT_TRY(barrier());
   for (const Flow &flow : flows)

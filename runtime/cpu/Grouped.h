@@ -90,7 +90,7 @@ private:
   float *made = nullptr, *sums = nullptr; ///< results of rows, and sums of tokens
   int32_t *tokenOf = nullptr;             ///< by row
   std::vector<int64_t> firstRow;          ///< of each expert, and the end of the last
-  std::vector<int64_t> nextRow;           ///< while rows are found
+  std::vector<int64_t> nextRow;           ///< used only while rows are found
   std::vector<int> statuses;              ///< dnnl_status_t, by thread
 };
 

@@ -15,8 +15,8 @@
 
 namespace pcrt {
 
-/// The observer of a run. Every rank has one and calls its methods in the same order. A dump that cannot be written
-/// later is a warning, and lostDump() at the end.
+/// The observer of a run. Every rank has one and calls its methods in the same order. If a dump cannot be written
+/// later, the run warns, and lostDump() returns the failure at the end.
 class Outputs final : public Observer {
 public:
   /// Creates the dump files; an empty path: there is none. All ranks call it. Throws PCRT_USAGE if the program lacks

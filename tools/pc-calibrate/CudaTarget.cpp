@@ -285,7 +285,7 @@ private:
   std::vector<pcrt_gemm_desc> gemms;
   std::vector<pcrt_flow> flows;
   char *base = nullptr;
-  int64_t letters = 0; ///< Where messages lie: at the end of the memory.
+  int64_t letters = 0; ///< The offset of messages, which are at the end of the memory.
   std::unique_ptr<DeviceComm> comm;
   std::unique_ptr<Products> products;
   Stream moveStream = nullptr;

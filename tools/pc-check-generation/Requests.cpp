@@ -97,8 +97,8 @@ void Requests::fillPart(llvm::StringRef part) {
     fillGroup(part, group);
 }
 
-/// Feeds a chunk of each sequence, and chooses a token after each sequence whose tokens are all fed. The other rows
-/// that choose do it after any token.
+/// Feeds a chunk of each sequence, and chooses a token after each sequence whose tokens are all fed. All other rows
+/// that choose a token do so after an arbitrary token.
 void Requests::fillGroup(llvm::StringRef part, int64_t group) {
   auto in = [&](const char *name) -> pc::Tensor & { return inputs[(name + part).str()]; };
   std::vector<int64_t> rows(size_t(sizeOf(part))), order(size_t(sizes.slots)), choosing(size_t(sizes.chosen));

@@ -15,7 +15,7 @@ using namespace pc::kernels;
 
 static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
-/// The number of a power that x has reached, given one value for each power: x < limits[p] keeps those before p.
+/// Chooses among one value for each power: the value of the largest power p whose limits[p] is not above x.
 static Num choose(Emitter &e, Num x, ArrayRef<double> limits, ArrayRef<double> values) {
   Num chosen = x.width() ? e.splat(e.real(values[0]), x.width()) : e.real(values[0]);
   for (size_t power = 1; power < values.size(); ++power)

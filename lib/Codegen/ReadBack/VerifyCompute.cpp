@@ -369,7 +369,7 @@ bool TableCheck::grouped(Operation *op, const Call &call) {
   };
   wanted.a_dtype = elementTypeOf(values[a]), wanted.b_dtype = elementTypeOf(values[b]);
   wanted.c_dtype = elementTypeOf(values.back());
-  size_t others = isProduct ? 1 : 0; // further letters of operands with tokens
+  size_t others = isProduct ? 1 : 0; // the number of further letters that operands with tokens have
   // The layouts of the operands and the result say which operation the op is. First, ops on rows: packing or unpacking
   // numbers, then vectors, and spreading or summing values of experts. Then, the products: the gradient of the weights,
   // and the product of rows with the weights.

@@ -104,8 +104,9 @@ private:
 };
 } // namespace
 
-/// A probe is dropped if a plan already fits, or if the search could stop at its bound; the same plan is in another
-/// node. A node whose chain is settled is kept aside, in case the plan that fits is refuted later.
+/// A probe is dropped if a plan already fits, or if the search could stop at the probe's bound; no plan is lost,
+/// because another node has the same plan. A node whose chain is settled is kept aside, in case the plan that fits is
+/// refuted later.
 bool OpenNodes::isLeft() {
   while (!heap.empty()) {
     const PlanNode &next = front();

@@ -73,7 +73,8 @@ std::vector<WhatLimits::OnOther> pc::changesOn(llvm::ArrayRef<OtherMachine> mach
   if (seconds.empty() || seconds.front().empty())
     return changes;
   for (auto [i, machine] : llvm::enumerate(machines)) {
-    // Seconds of whole compiles are exact on this machine, so composed seconds are used only for the change.
+    // Seconds of whole compiles are exact on this machine, so composed seconds are used only for the difference between
+    // machines.
     auto there = [&, i = i](size_t plan) {
       return plans[plan]->trial.seconds * seconds[plan][i + 1] / seconds[plan].front();
     };

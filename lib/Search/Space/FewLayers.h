@@ -41,7 +41,7 @@ private:
 
   mlir::ModuleOp model;
   int64_t count;
-  llvm::SmallVector<int64_t> ofChain; ///< layers of each chain that form one of `count`
+  llvm::SmallVector<int64_t> ofChain; ///< for each chain, how many of its layers form one of the `count` layers
   mutable std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> cuts;
 };
 

@@ -377,7 +377,7 @@ static void testPrintable() {
           "2J\xc2\xa0",
           "\\xc2\\x9b"
           "2J\xc2\xa0");                      // a control character of 8-bit terminals
-  becomes("\xff\x80\xc3", "\\xff\\x80\\xc3"); // no characters
+  becomes("\xff\x80\xc3", "\\xff\\x80\\xc3"); // bytes that are not UTF-8
   becomes("\xc0\x9b\xe0\x80\x9b\xf0\x80\x80\x9b\xed\xa0\x80",
           "\\xc0\\x9b\\xe0\\x80\\x9b\\xf0\\x80\\x80\\x9b\\xed\\xa0\\x80");
   expect(printable(std::string(1 << 20, 'x')).size() < 5000, "messages have an end");
