@@ -245,7 +245,8 @@ private:
         })
         .Case([&](CrossEntropyGradOp x) { sameAs(x.getResult(), x.getLogits()); })
         .Case([&](MoveOpInterface) { sameAs(op->getResult(0), op->getOperand(0)); })
-        .Case<CastOp, LogOp, ExpOp, RecipOp, SqrtOp, SinOp, CosOp>([](auto) {})  // in norms, the loss and angles
+        // These occur in norms, in the loss and in angles.
+        .Case<CastOp, LogOp, ExpOp, RecipOp, SqrtOp, SinOp, CosOp>([](auto) {})
         .Case([&](SelectOp) { pointwise(op, op->getOperands().drop_front(2)); }) // x and y are only compared
         .Default([&](Operation *) {
           if (op->hasTrait<Pointwise>())

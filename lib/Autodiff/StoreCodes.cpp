@@ -47,10 +47,10 @@ private:
   ParameterOp parameter;
   const CodeForm form;
   OpBuilder builder;
-  RankedTensorType type;           ///< of the matrix, as products read it
-  SmallVector<bool> isContracted;  ///< for each dim of the matrix
+  RankedTensorType type;           ///< the type of the matrix, as products read it
+  SmallVector<bool> isContracted;  ///< for each dim of the matrix, whether products sum over it
   int64_t grouped = -1;            ///< the dim that is divided into groups
-  SmallVector<int64_t> shape;      ///< of the codes
+  SmallVector<int64_t> shape;      ///< the shape of the codes
   SmallVector<bool> sharesScale;   ///< for each dim of the codes, whether codes along it share a scale
   SmallVector<int64_t> scaledDims; ///< dims of the codes that the scales have
 };

@@ -62,7 +62,7 @@ llvm::json::Object pc::besideArena(ModuleOp planned) {
   }
   int64_t used = llvm::count_if(groups, [](auto &group) { return group.second; });
   const bool connects = !groups.empty() || programsOf(planned).size() > 1;        // stages exchange messages
-  return llvm::json::Object{{"communicators", int64_t(groups.size()) + connects}, // plus one of all ranks
+  return llvm::json::Object{{"communicators", int64_t(groups.size()) + connects}, // plus the communicator of all ranks
                             {"staging_bytes", staging},
                             {"nccl_bytes_estimated", used * channels * channelBytes}};
 }

@@ -53,7 +53,7 @@ void findStageGradients(Block &body, TaskFunctions &functions, llvm::DenseSet<Va
                      [&](Value operand) { shapeOf(operand) == shapeOf(value) ? add(operand) : void(); });
     else if (auto wait = dyn_cast<WaitOp>(op))
       add(wait.getStart().getInputs()[value.getResultNumber()]);
-    else if (auto call = dyn_cast<CallOp>(op)) // follows the sum so far
+    else if (auto call = dyn_cast<CallOp>(op)) // follows the argument that holds the sum so far
       if (int argument = functions.of(call).inPlace[value.getResultNumber()]; argument >= 0)
         add(call.getInputs()[argument]);
   }

@@ -77,7 +77,7 @@ static pcrt_status compareKernels(ModuleOp module, ArrayRef<WrittenKernel> kerne
                                   const CompileOptions &options) {
   TimingScope timing = options.timing ? options.timing->nest("comparison of kernels") : TimingScope();
   bool all = options.verifyKernels;
-  constexpr double mostSteps = 4e8, little = 1e5; // a few seconds, and a few milliseconds
+  constexpr double mostSteps = 4e8, little = 1e5; // these take a few seconds, and a few milliseconds
   int64_t leftOut = 0;
   if (pcrt_status status = compareKernels(kernels, object, mostSteps, all ? HUGE_VAL : little, leftOut))
     return status;

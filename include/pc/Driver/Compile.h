@@ -37,7 +37,7 @@ struct CompileOptions {
   Plan plan;
   AutoOptions search;                           ///< finds the plan, if it is switched on
   bool train = true;                            ///< false: only the forward pass
-  std::optional<GenerateStepsOptions> generate; ///< the program generates text; its groups are the plan's
+  std::optional<GenerateStepsOptions> generate; ///< set if the program generates text; the plan sets the groups
   std::string weights = "full";                 ///< how its matrices are stored: full, or the codes of pc-store-codes
   std::optional<bool> packProducts;             ///< one product for q, k and v if the plan allows it; unset: for CUDA
   int64_t padVocabulary = 0;     ///< multiple of the padded vocabulary, and of its ranks; 0: the target's default
@@ -46,11 +46,11 @@ struct CompileOptions {
   GroupParametersOptions groups; ///< which parameters are frozen, and how the optimizer treats others
   TileParametersOptions tiles;   ///< parameters that are computed in tiles
   ChunkLossOptions lossChunks;   ///< chunks of tokens in which logits and loss are computed
-  DifferentiateOptions step;     ///< its microbatches are the plan's
+  DifferentiateOptions step;     ///< the plan sets the microbatches
   std::string states = "f32";    ///< how AdamW's states are stored: f32, or 8bit (pc-quantize-states)
-  std::string machine = PipelineParallelOptions().machine; ///< its name or file, for all predicted times
+  std::string machine = PipelineParallelOptions().machine; ///< name or file of the machine for all predicted times
   int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit
-  int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< programs of at most this many ops spell out all tasks
+  int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< programs with at most this many ops have inlined tasks
   FuseOptions fuse;
   ScheduleOptions schedule;
   PlanMemoryOptions arena;

@@ -60,9 +60,10 @@ private:
   Phase phase = Phase::Step;         ///< the flags that follow may be given only before this phase begins
   std::deque<std::string> texts;     ///< names and descriptions, which options refer to
   std::vector<std::unique_ptr<llvm::cl::Option>> flags;
-  std::vector<std::string> order; ///< of what was given
+  std::vector<std::string> order; ///< the flags that were given, in order
   std::map<std::string, Phase> phaseOf;
-  std::map<std::string, std::vector<std::string>, std::less<>> namesOf; ///< values of flags that need none
+  /// The values of flags that may be given without one.
+  std::map<std::string, std::vector<std::string>, std::less<>> namesOf;
 
   CompileOptions fields;
   StrategyFlags strategyFlags;

@@ -28,7 +28,7 @@ struct Kernel {
   kernels::Num status = {};             ///< out, CPU only: i64, 0 or 1 + the index of the first bad element; null: 0
   kernels::Ptr workspace = {};          ///< GPU: memory that the op's kernels share, if they need any
   kernels::SimtEmitter *simt = nullptr; ///< GPU: `e`, with its own type; lo, hi and scratch are null
-  bool warpgroups = false;              ///< GPU: it has wgmma (KernelTarget)
+  bool warpgroups = false;              ///< GPU: whether it has wgmma (KernelTarget)
 
   /// Runs `body` for every item. On a CPU, it runs for the items of [lo, hi) one by one. On a GPU, a team of threads
   /// runs it for each item; the size of teams suits rows of `columns` elements. `reduces` is true if the body uses sums

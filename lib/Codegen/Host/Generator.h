@@ -145,7 +145,7 @@ private:
   LeavesByName leaves;
   AccumulateOp current;
   std::vector<Written> written;                 ///< computing ops, in order
-  TaskFunctions functions;                      ///< only for counting; otherwise calls are inlined
+  TaskFunctions functions;                      ///< used only to count; when code is written, calls are inlined
   llvm::DenseMap<mlir::Block *, int64_t> calls; ///< the number of calls of functions, by body
 };
 

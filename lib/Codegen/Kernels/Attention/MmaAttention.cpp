@@ -205,7 +205,7 @@ QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
   // Keys before `end` are seen by some query of the block, keys before `shared` by all.
   Num end = at.a.seen(e, firstQuery + (at.perBlock - 1), counts);
   shared = at.a.seen(e, firstQuery, counts);
-  auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); }; // this tile or the next
+  auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); }; // the buffer of a tile
   auto stage = [&](Num first) {
     auto keyRow = [&](Num line) { return at.keyRow(batch, e.min(first + line, e.integer(at.a.t - 1)), keyHead); };
     at.stage(k, keys + half(first), tile, keyRow);
