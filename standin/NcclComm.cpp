@@ -297,7 +297,7 @@ std::string pc::standin::findDeadlock(int waitingThreads) {
     if (!comm->current.empty())
       snprintf(self.waiting, sizeof self.waiting, "%s of %s", comm->current.c_str(), describe(*comm).c_str());
     uint64_t now = world.generation.load();
-    bool looked = comm->generationRead == now + 1; // for something to do, since
+    bool looked = comm->generationRead == now + 1; // whether it has looked for work since then
     comm->generationRead = now + 1;
     if (!looked)
       continue;

@@ -113,7 +113,7 @@ template <typename F> void forEachRun(const Dims &valid, const Block &block, F &
 /// count). The box has as many elements as `valid`, in the same row-major order.
 template <typename F> void forEachPiece(const Dims &valid, const Block &block, const Box &box, F &&f) {
   int rank = int(box.shape.size());
-  int64_t stretch = 1; // contiguous elements of the box
+  int64_t stretch = 1; // the number of contiguous elements of the box
   for (int dim = rank - 1; dim >= 0; --dim) {
     stretch *= box.size[dim];
     if (box.size[dim] != box.shape[dim])

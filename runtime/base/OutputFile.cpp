@@ -124,7 +124,7 @@ bool OutputFile::open(const std::string &path) {
   };
   if (!byCopy && make(target)) {
     if (exists && (fchown(fd, found.st_uid, found.st_gid) != 0 || fchmod(fd, found.st_mode & 07777) != 0))
-      errno = 0; // it has this user's owner and mode
+      errno = 0; // then the file keeps the owner and mode of this user
     return true;
   }
   // A directory in which no file can be created may still contain a file that can be written.

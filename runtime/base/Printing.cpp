@@ -97,7 +97,7 @@ private:
       poll(&entry, 1, -1);
       return 0;
     }
-    bool isGone = errno == EPIPE; // the run ends then, without a word
+    bool isGone = errno == EPIPE; // without a reader, the run ends without a message
     if (!hasFailed.exchange(true) && fd != STDERR_FILENO && !isGone)
       fprintf(stderr, "pc: warning: cannot write to standard output: %s; the run continues\n", strerror(errno));
     return length;

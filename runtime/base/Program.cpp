@@ -473,10 +473,10 @@ std::string ParameterGroup::settings() const {
 
 std::string Program::groups() const {
   std::map<std::string, std::pair<int64_t, int64_t>> found; // tensors and elements
-  std::set<std::string> seen;                               // tied parameters are in several stages
+  std::set<std::string> seen;                               // names, because tied parameters are in several stages
   for (const Program *one : stages)
     for (const Parameter &parameter : one->parameters)
-      if (bool frozen = parameter.frozen && !hasAdapter(); // the base of an adapter always is
+      if (bool frozen = parameter.frozen && !hasAdapter(); // all parameters of an adapter's base are frozen
           (frozen || parameter.group) && seen.insert(parameter.name).second) {
         std::string settings = frozen ? "" : parameter.group->settings(),
                     name = frozen ? "frozen" : parameter.group->name;

@@ -75,7 +75,7 @@ FileStream &SafetensorsWriter::stream(size_t number) {
 }
 
 void SafetensorsWriter::openStreams() {
-  header(); // before threads ask for it
+  header(); // computed before threads ask for it
   direct = ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
   stream(0);
 }

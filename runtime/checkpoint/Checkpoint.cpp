@@ -49,7 +49,7 @@ CheckpointWriter::CheckpointWriter(const std::string &to, const TokenizerFiles &
 }
 
 int64_t pcrt::checkpointBytes(const Program &program) {
-  constexpr int64_t perTensor = 256, perFile = 4096; // what headers and trajectory.json say; the end of a last block
+  constexpr int64_t perTensor = 256, perFile = 4096; // for headers and trajectory.json; for the end of the last block
   int64_t bytes = perFile * int64_t(std::size(checkpointFiles));
   for (const Program *stage : program.stages)
     for (const Saved &saved : savedTensors(*stage, /*step=*/1, program.rounds.replicas))

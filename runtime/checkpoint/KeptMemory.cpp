@@ -27,7 +27,7 @@ KeptMemory::KeptMemory(const Program &program, std::string programSum, Comm &com
 }
 
 int64_t KeptMemory::newest() {
-  int64_t mine[2] = {-1, -1}; // in the arena (or a device's first copy), in the copy
+  int64_t mine[2] = {-1, -1}; // the step in the arena (or in a device's first copy), and the step in the copy
   if (kept && comm.hasOldArena() && programSum == kept->program) {
     mine[0] = kept->updating && !onDevice ? -1 : kept->arena.steps - 1;
     mine[1] = every ? kept->copy.steps - 1 : -1;
@@ -53,7 +53,7 @@ NormLimit::History KeptMemory::history() const {
 void KeptMemory::restore(Device &device, Pool &pool) {
   if (!onDevice && found == &kept->arena)
     return;
-  (found == &kept->copy ? kept->arena : kept->copy).steps = 0; // it may be of a step that is made again
+  (found == &kept->copy ? kept->arena : kept->copy).steps = 0; // it may belong to a step that will be repeated
   const char *from = device.afterArena() + (onDevice && found == &kept->copy ? image.bytes() : 0);
   image.forEach([&](int64_t offset, int64_t place, int64_t bytes) {
     if (char *to = device.onHost(offset))
@@ -83,7 +83,7 @@ void KeptMemory::note(int64_t updates, const NormLimit::History &history) {
     return;
   steps = 1 + updates;
   lastNorms = history;
-  kept->updating = 1; // until all of it is there
+  kept->updating = 1; // until the whole description is written
   snprintf(kept->program, sizeof kept->program, "%s", programSum.c_str());
   if (!onDevice)
     describe(kept->arena);
@@ -93,7 +93,7 @@ void KeptMemory::note(int64_t updates, const NormLimit::History &history) {
 void KeptMemory::copyBeforeUpdate(Device &device) {
   if (onDevice || !isTurn())
     return;
-  kept->copy.steps = 0; // while it is made, the arena is what counts
+  kept->copy.steps = 0; // while the copy is made, only the arena is valid
   char *to = device.afterArena();
   Pool &pool = *device.threads();
   image.forEach([&](int64_t offset, int64_t place, int64_t bytes) {

@@ -33,7 +33,7 @@ static std::set<std::string> tokenizerFilesIn(const std::string &directory) {
         names.insert(name);
     return names;
   } catch (const Failure &) {
-    return {}; // no checkpoint, or a damaged one
+    return {}; // there is no checkpoint, or it is damaged
   }
 }
 
@@ -232,7 +232,7 @@ SaveDirectory::SaveDirectory(const std::string &directory, const TokenizerFiles 
   for (auto &[name, text] : tokenizer)
     if ((before.count(name) || !exists(home + "/" + name)) && !(noDirectory && name.starts_with(templateDirectory)))
       more[name] = text;
-  begin(); // whether it can be made is found out now, not after the last step
+  begin(); // an error in creating the directory is found now, not after the last step
   discard();
 }
 

@@ -90,7 +90,7 @@ void Admission::acceptSome() {
     if (socket.fd < 0 && errno == EAGAIN)
       return;
     if (socket.fd < 0)
-      continue; // the caller has gone again, or there is room now
+      continue; // the caller has closed the connection, or there is room now
     auto isNew = [](const Visitor &visitor) { return visitor.state < Visitor::Confirms; };
     if (size_t(std::count_if(visitors.begin(), visitors.end(), isNew)) >= mostVisitors)
       dropOldest();

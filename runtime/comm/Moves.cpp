@@ -207,7 +207,7 @@ void pcrt::reduceElements(int32_t dtype, int32_t reduction, const char *const *i
 //===----------------------------------------------------------------------===//
 
 void pcrt::allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *hi) {
-  constexpr int64_t line = 64; // in elements: at least one cache line for any dtype
+  constexpr int64_t line = 64; // the elements of at least one cache line, for any dtype
   int64_t part = ((elements + n - 1) / n + line - 1) / line * line;
   *lo = std::min(elements, part * me);
   *hi = std::min(elements, part * (me + 1));
@@ -215,7 +215,7 @@ void pcrt::allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *
 
 void pcrt::pullAllGather(const pcrt_move_desc &desc, int n, const char *const *ins, char *out, int64_t lo, int64_t hi) {
   int64_t bytes = elementBytes(desc.dtype);
-  int64_t block = desc.extent / n * desc.inner; // elements of one member in one row of `outer`
+  int64_t block = desc.extent / n * desc.inner; // the elements of one member in one row of `outer`
   byRow(lo, hi, block, [&](int64_t to, int64_t row, int64_t at, int64_t count) {
     copyElements(out, to, ins[row % n], row / n * block + at, count, bytes);
   });
@@ -234,7 +234,8 @@ void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *c
                         int64_t hi) {
   int64_t bytes = elementBytes(desc.dtype);
   if (desc.reduction) { // the move is from extent2 to extent: it gathers the block of extent that `me` keeps
-    int64_t kept = desc.extent / n * desc.middle * (desc.extent2 / n) * desc.inner; // in one source, per `outer`
+    // Elements in one source, per `outer`.
+    int64_t kept = desc.extent / n * desc.middle * (desc.extent2 / n) * desc.inner;
     int64_t wide = desc.extent2 / n * desc.inner; // the width of one source in a row of `out`
     return byRow(lo, hi, wide, [&](int64_t to, int64_t part, int64_t at, int64_t count) {
       int64_t row = part / n, rowsKept = kept / wide, outer = row / rowsKept;
@@ -242,7 +243,7 @@ void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *c
     });
   }
   int64_t block = desc.extent2 / n * desc.inner, rows = desc.extent / n;
-  byRow(lo, hi, block, [&](int64_t to, int64_t row, int64_t at, int64_t count) { // row of [outer, extent, middle]
+  byRow(lo, hi, block, [&](int64_t to, int64_t row, int64_t at, int64_t count) { // `row` is in [outer, extent, middle]
     int64_t middle = row % desc.middle, split = row / desc.middle % desc.extent,
             outer = row / desc.middle / desc.extent;
     int64_t source = ((outer * rows + split % rows) * desc.middle + middle) * n * block + me * block + at;

@@ -140,7 +140,7 @@ static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error
     Hello hello{};
     if (peer.fd < 0 || !isOwnUser(peer.fd) || !readable(peer.fd, std::min(deadline, monotonicSeconds() + 5)) ||
         recv(peer.fd, &hello, sizeof hello, 0) != ssize_t(sizeof hello))
-      continue; // not a rank of this program
+      continue; // the caller is not a rank of this program
     std::string refusal;
     if (hello.magic != kControlMagic)
       refusal = "rank 0 runs a different version of the runtime";

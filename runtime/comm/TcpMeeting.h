@@ -32,8 +32,8 @@ std::string firstHost(const std::string &list);
 /// A rank's end of a connection to another one.
 struct Peer {
   int socket = -1;
-  int32_t process = 0;   ///< Its process id,
-  std::string host = ""; ///< and its machine, for messages.
+  int32_t process = 0;   ///< Its process id, for messages.
+  std::string host = ""; ///< The name of its machine, for messages.
 };
 
 /// Lets a connection send small messages at once, and notice within seconds that the other end's machine is gone.

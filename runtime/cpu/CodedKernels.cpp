@@ -80,7 +80,7 @@ template <int lanes> PCRT_INLINE void expandRows(const Task &task, bool isWide, 
 /// Adds to c the rows of a times columns of 4-bit codes and their scales, in groups of 2 * `half` codes.
 template <int lanes, int rows, int half> PCRT_INLINE void multiplyColumns4(const Task &task) {
   using V = Lanes<lanes>;
-  constexpr int parts = rows <= 2 ? 2 : 1; // sums of an element, to hide latencies
+  constexpr int parts = rows <= 2 ? 2 : 1; // the number of partial sums of an element, to hide latencies
   for (int64_t column = 0; column < task.n; ++column) {
     const int8_t *b = task.b + column * task.stride;
     const float *scale = task.scales + column * task.scaleStride, *a = task.a;

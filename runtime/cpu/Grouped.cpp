@@ -75,9 +75,9 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
 /// The state of one thread for a product in bf16, or with codes.
 struct GroupedProducts::Part {
   std::unique_ptr<CodedProduct> coded;
-  std::unique_ptr<Tile> product; ///< rowsOfTile rows, of one expert
+  std::unique_ptr<Tile> product; ///< the product of rowsOfTile rows of one expert
   std::unique_ptr<Tile> first[std::size(depths)],
-      more[std::size(depths)]; ///< the tiles of a gradient, by depth: c =, c +=
+      more[std::size(depths)]; ///< the tiles of a gradient, by depth: `first` sets c, `more` adds to c
 
   template <typename F> void forEach(F f) const {
     for (Tile *tile :
@@ -100,7 +100,7 @@ struct GroupedProducts::Part {
 /// A product of the program with the parts of its threads.
 struct GroupedProducts::Plan {
   pcrt_gemm_desc desc;
-  std::vector<Part> parts; ///< one for each thread; empty in f32 without codes
+  std::vector<Part> parts; ///< one part for each thread; empty in f32 without codes
 };
 
 /// The granularity by which the rows of a gradient's matrix are distributed over threads.

@@ -79,7 +79,7 @@ private:
   bool nativeBf16;
   std::vector<std::unique_ptr<Plan>> plans;
   struct {
-    int64_t rows = 0, a = 0, b = 0, made = 0, sums = 0; ///< shared by the threads
+    int64_t rows = 0, a = 0, b = 0, made = 0, sums = 0; ///< bytes that the threads share
     int64_t pad = 0, sum = 0, scratch = 0;              ///< the bytes of each thread
   } bytes;
   int64_t totalBytes = 0, experts = 0;
@@ -89,7 +89,7 @@ private:
   char *gatheredA = nullptr, *gatheredB = nullptr;
   float *made = nullptr, *sums = nullptr; ///< results of rows, and sums of tokens
   int32_t *tokenOf = nullptr;             ///< by row
-  std::vector<int64_t> firstRow;          ///< of each expert, and the end of the last
+  std::vector<int64_t> firstRow;          ///< the first row of each expert, and the end of the last expert's rows
   std::vector<int64_t> nextRow;           ///< used only while rows are found
   std::vector<int> statuses;              ///< dnnl_status_t, by thread
 };

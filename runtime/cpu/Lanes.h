@@ -92,7 +92,7 @@ PCRT_INLINE void addRows(const Task &task, int64_t stride, int64_t k, int64_t fr
 /// Adds the product of a and b to c, `depth` rows of b at a time, in blocks of columns for which c stays in the first
 /// cache.
 template <int lanes, int rows, int depth, typename Task> PCRT_INLINE void addRowsOf(const Task &task, int64_t stride) {
-  constexpr int64_t block = 4096 / rows; // numbers of c in 16 kB
+  constexpr int64_t block = 4096 / rows; // the number of elements of c in 16 kB
   for (int64_t from = 0; from < task.n; from += block) {
     const int64_t to = std::min(task.n, from + block);
     int64_t k = 0;
@@ -107,7 +107,8 @@ template <int lanes, int rows, int depth, typename Task> PCRT_INLINE void addRow
 /// Columns are `stride` numbers apart.
 template <int lanes, int rows, typename Task> PCRT_INLINE void addColumnsOf(const Task &task, int64_t stride) {
   using V = Lanes<lanes>;
-  constexpr int parts = rows == 1 ? 4 : rows <= 2 ? 2 : 1; // sums of an element, enough to hide latencies
+  // The number of partial sums of an element, enough to hide latencies.
+  constexpr int parts = rows == 1 ? 4 : rows <= 2 ? 2 : 1;
   constexpr int64_t step = int64_t(lanes) * parts, ahead = 4096 / sizeof(*task.b);
   const int64_t whole = task.k / step * step;
   for (int64_t column = 0; column < task.n; ++column) {

@@ -357,7 +357,7 @@ pcrt_status CudaDevice::launch(pcrt_context &context, int index, void *const *ar
 pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
                              void *aux) {
   ProductCall call{index, a, b, c, bias, aux, int(underWay.size() - std::count(underWay.begin(), underWay.end(), 0))};
-  if (mode == Mode::Listen && current == &step) { // the evaluation has no other outputs
+  if (mode == Mode::Listen && current == &step) { // outputs of the evaluation are outputs of the step
     productCalls.push_back(call);
     for (size_t group = 0; group < underWay.size(); ++group)
       if (underWay[group])
@@ -488,7 +488,7 @@ pcrt_status CudaDevice::wait(pcrt_context &context, int ticket) {
 }
 
 pcrt_status CudaDevice::move(pcrt_context &context, int index, const void *in, void *out) {
-  int ticket = program.abi.num_tickets; // the ticket after those of the program
+  int ticket = program.abi.num_tickets; // the ticket after all tickets of the program
   pcrt_status status = start(context, index, 1, &in, &out, ticket);
   return status == PCRT_OK ? wait(context, ticket) : status;
 }

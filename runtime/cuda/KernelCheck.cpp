@@ -236,7 +236,7 @@ private:
     session.synchronize();
     runOnHost(one.at("host"));
     bool half = false;
-    std::map<int64_t, int64_t> read, written; // by offset; a buffer that is updated in place is in both
+    std::map<int64_t, int64_t> read, written; // by offset; both contain buffers that are updated in place
     for (const Buffer &buffer : inputs)
       read[buffer.offset] = std::max(read[buffer.offset], buffer.bytes()), half |= buffer.dtype == "bf16";
     for (const Buffer &buffer : outputs)

@@ -142,7 +142,7 @@ Opened open(const Library &library) {
     if (opened.handle)
       break;
     searched += (searched.empty() ? "" : ", ") + file;
-    if (!plain) // it is there, but something is wrong with it
+    if (!plain) // the library exists, but cannot be loaded
       problems += std::string("; ") + dlerror();
   }
   if (!opened.handle)

@@ -65,7 +65,8 @@ template <typename T> int64_t convert(const char *raw, int64_t n, int64_t vocabu
       out[i] = noTarget;
       continue;
     }
-    if (uint64_t(int64_t(value)) >= uint64_t(vocabulary)) // as unsigned numbers, negative ones are too large
+    // A negative number becomes too large by the conversion to unsigned.
+    if (uint64_t(int64_t(value)) >= uint64_t(vocabulary))
       return i;
     out[i] = int32_t(value);
   }

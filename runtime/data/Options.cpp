@@ -221,7 +221,7 @@ static void parseInto(std::string &value, const std::string &flag, const std::st
 static std::string show(double number) {
   char text[32];
   snprintf(text, sizeof text, "%.17g", number);
-  for (int digits = 1; digits < 17; ++digits) { // the shortest one that is read back as the same number
+  for (int digits = 1; digits < 17; ++digits) { // finds the shortest text that is read back as the same number
     char shorter[32];
     snprintf(shorter, sizeof shorter, "%.*g", digits, number);
     if (strtod(shorter, nullptr) == number)

@@ -229,7 +229,7 @@ void Routing::endStep() {
     return;
   shareProblem();
   if (target >= 0 && comm.rank() == 0)
-    attempt([&] { writeHeader(step + 1 - targetFirst); }); // shared at the next step
+    attempt([&] { writeHeader(step + 1 - targetFirst); }); // an error is shared with the other ranks at the next step
 }
 
 void Routing::finish() {
@@ -305,7 +305,7 @@ void Routing::write(const Layer &layer, int64_t microbatch, const float *mask) {
           memcpy(to, &expert, size_t(targetWidth)); // little endian
           to += targetWidth;
         }
-      if (found != chosen) // the logits are not numbers
+      if (found != chosen) // the logits are NaN
         fail(PCRT_NON_FINITE, "--dump-routing: step " + std::to_string(step) + ", layer " +
                                   std::to_string(numbers[size_t(layer.place)]) + ": a token has " +
                                   std::to_string(found) + " experts instead of " + std::to_string(chosen));

@@ -60,7 +60,7 @@ static std::string checkExecutable(const std::string &command) {
   char begin[4] = {};
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
-    return ""; // a program that may be run and not read
+    return ""; // the program may be executable but not readable
   ssize_t count = read(fd, begin, sizeof begin);
   close(fd);
   if (memcmp(begin,
@@ -386,7 +386,8 @@ void Run::forwardSignal(int signal) {
       killAt = now + 3;
     else if (options.grace > 0)
       killAt = now + options.grace;
-  } else if (saves && now - interruptedAt > 1) { // not the same signal, sent to process and group
+    // A second signal, and not the first one sent to both process and group.
+  } else if (saves && now - interruptedAt > 1) {
     killAt = now;
   }
   if (!saves || killAt == now)
@@ -443,7 +444,8 @@ static int runWithRestarts(const LaunchOptions &options, bool *lost) {
       *lost = may && code != PCRT_NON_FINITE;
       return code;
     }
-    memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory(); // memory has a later step
+    // After a rollback, the state in memory belongs to a later step.
+    memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory();
     fprintf(stderr, "pc-run: restarting the run (%d of %d)\n", again, options.restarts);
   }
 }

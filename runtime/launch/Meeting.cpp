@@ -227,7 +227,7 @@ void Meeting::takeState(Connection &connection, const MeetState &state, std::str
   auto found = members.find(donor);
   if (found == members.end() || connection.member != &found->second || state.round != round ||
       elements.size() != 8 * size_t(connection.hello->elements))
-    return; // asked for before the round ended
+    return; // the state was requested before the round ended
   states[size_t(connection.hello->rank)] = {state, std::make_shared<const std::string>(elements)};
   if (states.size() < found->second.ranks.size())
     return;

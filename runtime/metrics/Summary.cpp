@@ -18,7 +18,7 @@
 using namespace pcrt;
 
 int64_t pcrt::payloadBytes(const pcrt_move_desc &move, int64_t members) {
-  if (int64_t routed = routedOf(move)) // all rows of all tokens
+  if (int64_t routed = routedOf(move)) // counts all rows of all tokens
     return move.outer * move.extent * move.middle * std::min(routed, move.extent2) * move.inner *
            elementBytes(move.dtype);
   int64_t own = move.outer * move.extent * move.inner * move.middle * move.extent2 * elementBytes(move.dtype);
@@ -78,7 +78,7 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
     row->count += counts[i];
     int64_t payload = payloadBytes(move, group.size());
     int64_t wire = wireBytes(move, payload, group.size(), group.me == 0);
-    if (asCodes) { // all members' codes go to all
+    if (asCodes) { // every member sends its codes to all others
       wire = 4 * (group.size() - 1) * pcrt_code_words(move.outer * move.extent * move.inner);
       payload = wire * group.size() / (group.size() - 1);
     }

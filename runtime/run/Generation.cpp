@@ -238,7 +238,7 @@ private:
       context->flows.push_back({.peer = peer, .id = id, .sends = sends, .bytes = bytes, .slots = slots, .name = name});
       return int(context->flows.size()) - 1;
     };
-    constexpr int ofLines = 1 << 20, ofTokens = ofLines + 1; // larger than the numbers of the program's flows
+    constexpr int ofLines = 1 << 20, ofTokens = ofLines + 1; // these are larger than the numbers of the program's flows
     if (comm.rank() != 0)
       lineFlows = {add(0, false, ofLines, sizeof(Lines), 2, "lines of requests")};
     else
@@ -374,7 +374,7 @@ private:
            program.inputs[i].name.ends_with(Chosen::ofChunk) ? step.prompts : step.back);
     const auto begin = std::chrono::steady_clock::now();
     if (!step.hasPrompts && program.abi.evaluate) {
-      const bool hasChunk = scheduler->shape().chunk > 0; // so that the summary has the counts of a step with prompts
+      const bool hasChunk = scheduler->shape().chunk > 0; // saves the counts of a step with prompts, for the summary
       if (hasChunk)
         context->saveCounts(ofPrompts);
       context->require(device->evaluate(*context, number));

@@ -367,7 +367,7 @@ private:
     else if (nextFailure)
       throw *nextFailure;
     evaluated = false;
-    counted = inputs->counted(); // before the counts of the next step replace them
+    counted = inputs->counted(); // must be saved before the counts of the next step replace them
     if (program.training && comm.rank() == 0)
       inputs->warnOfNoTargets(step, samplesOf(step));
     inputs->writeHyper(step, norms->limit()); // the limit depends on the norm of the step before
@@ -402,7 +402,7 @@ private:
       return false;
     if (series && series->failure()) {
       Comm::Busy busy(comm);
-      if (saver) // may be on another disk
+      if (saver) // its directory may be on another disk
         saver->write(program, trajectoryAt(step), *device);
       throw *series->failure();
     }
@@ -457,7 +457,7 @@ private:
                     program.training ? options.rateAt(step) : 0, samplesOf(step).count * program.sequence, seconds,
                     inMoves, skipped});
     }
-    if (roundEnds && members) // possibly before the round's last step
+    if (roundEnds && members) // a round may end before its last step
       updates = (share.round + 1) * program.rounds.every - 1;
     keep(updates + 1); // a run that continues from here reports nothing about this step
     if (roundEnds && members && updates + 1 < options.steps)
@@ -490,7 +490,7 @@ private:
         fprintf(stderr, "pc: warning: %s%s; the step is skipped\n", atStep(step).c_str(), why.c_str());
       return true;
     }
-    if (skipped) // a run that continues from here does it again
+    if (skipped) // a run that continues from here repeats this step
       norms.emplace(options.skipSpikes, history);
     ended = NonFiniteEnd{"step " + std::to_string(step) + ": " + why, sampleOf(step + 1)};
     endNonFinite(skipped ? step : step + 1, atStep(step) + why);

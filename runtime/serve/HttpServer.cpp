@@ -139,7 +139,8 @@ private:
         type.substr(0, type.find_last_not_of(" \t", type.find(';') == type.npos ? type.npos : type.find(';') - 1) + 1);
     if (request.method != "POST")
       respondWithError(response, 405, "only POST requests can have a body");
-    else if (strcasecmp(type.c_str(), "application/json") != 0) // which no web page can send unasked
+    // A web page cannot send this type to another site without permission.
+    else if (strcasecmp(type.c_str(), "application/json") != 0)
       respondWithError(response, 415, "the Content-Type must be application/json");
     else if (request.has_header("Content-Encoding"))
       respondWithError(response, 415, "a compressed request (Content-Encoding) is not supported");

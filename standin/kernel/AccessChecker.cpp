@@ -92,7 +92,7 @@ struct Region {
 /// The regions, and the times that order the accesses of the launch in progress.
 struct AccessChecker::State {
   std::vector<std::unique_ptr<Region>> regions;
-  Region *last = nullptr;                         ///< where the last access was
+  Region *last = nullptr;                         ///< the region of the last access
   std::vector<std::pair<Region *, size_t>> lines; ///< touched in this launch
 
   uint64_t now = 1, launchStart = 1, blockStart = 1, sectionStart = 1;
@@ -106,8 +106,10 @@ struct AccessChecker::State {
   const uint8_t *shared = nullptr;
   size_t sharedUsed = 0;
   Region sharedShadow{nullptr, sharedBytes};
-  std::array<uint64_t, maxThreads> fenced{}, visible{}; ///< a thread's last fence.proxy.async; that before the barrier
-  std::vector<uint16_t> reading = std::vector<uint16_t>(sharedBytes / 16 + 1); ///< 16 bytes: products that may read
+  /// A thread's last fence.proxy.async, and its last one before the barrier.
+  std::array<uint64_t, maxThreads> fenced{}, visible{};
+  /// For each 16 bytes, the products that may read them.
+  std::vector<uint16_t> reading = std::vector<uint16_t>(sharedBytes / 16 + 1);
   size_t numReading = 0;
 
   Region *find(const uint8_t *p, size_t n) {
@@ -401,7 +403,7 @@ std::string AccessChecker::copyTarget(unsigned thread, const void *address, uint
   while (2u << log <= bytes)
     ++log;
   if (done)
-    setShared(ByteState::Written); // no longer pending; the write below happens now
+    setShared(ByteState::Written); // the copy is no longer pending; its write happens now
   std::string fault = access(thread, address, bytes, PCRT_ACCESS_WRITE | log << 8, 0, site);
   if (fault.empty() && !done)
     setShared(ByteState::Pending);

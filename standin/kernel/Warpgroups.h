@@ -63,7 +63,7 @@ private:
   Worker &worker;
   WarpState warps[maxWarps];
   std::vector<Started> started[maxWarps / 4];
-  bool ordered[maxThreads] = {}; ///< a fence came since registers could change
+  bool ordered[maxThreads] = {}; ///< whether a fence came after the last time registers could change
 };
 
 } // namespace pc::standin

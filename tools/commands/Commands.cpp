@@ -180,7 +180,7 @@ static fs::path placeOf(const std::string &model, const std::vector<std::string>
 std::string Commands::compile(const std::string &model, std::vector<std::string> flags, const std::string &name) const {
   fs::path place = placeOf(model, flags, name);
   std::string program = place / name, text = place / "model.mlir";
-  bool writes = false; // a file beside the executable
+  bool writes = false; // whether the compile also writes a file next to the executable
   for (const std::string &flag : flags)
     writes |= flag.starts_with("--report=") || flag.starts_with("--emit-plan=");
   if (access(program.c_str(), X_OK) == 0 && !writes)

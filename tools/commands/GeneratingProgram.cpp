@@ -119,9 +119,9 @@ static std::string compile(const Commands &commands, const Request &request, con
   constexpr int64_t smallest = 8; // pc-compile's default
   if (const std::string *slots = request.valueOf("--slots");
       slots && !request.has("--size") && strtoll(slots->c_str(), nullptr, 10) > smallest)
-    flags.push_back("--size=" + *slots); // a step has room for a token of each
+    flags.push_back("--size=" + *slots); // then a step has room for one token of each slot
   if (!request.has("--chunk"))
-    flags.push_back("--chunk=64"); // products of prompts then read weights once per 64 tokens
+    flags.push_back("--chunk=64"); // then products of prompts read the weights once per 64 tokens
   flags.push_back("--mode=generate");
   return commands.compile(commands.import(request.model, imports), flags, "generate");
 }

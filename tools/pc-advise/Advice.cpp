@@ -39,7 +39,7 @@ public:
       if (pcrt_status status = search(ranks, "", size, error))
         return status;
       if (!size.fits && limit && !options.search.pins.given("offload")) {
-        std::string why = size.why; // which is clearer than the one with offload
+        std::string why = size.why; // this reason is clearer than the reason with offload
         if (pcrt_status status = search(ranks, " offload=auto", size, error))
           return status;
         size.why = why;

@@ -64,7 +64,7 @@ public:
                           {8192, 8192, 8192}})
         sizes.bf16Products.push_back(shape);
     }
-    sizes.beside = int(sizes.bf16Products.size()) - 1; // takes longer than the move
+    sizes.beside = int(sizes.bf16Products.size()) - 1; // this product takes longer than the move
     sizes.copy = isShort ? MiB : 1024 * MiB;
     sizes.largeMove = isShort ? MiB : 256 * MiB;
     sizes.carry = isShort ? MiB : 64 * MiB;
@@ -160,7 +160,7 @@ public:
 
   double time(int number, int64_t repeats, const std::function<void()> &call) override {
     const Driver &driver = session.driver;
-    bool isFirst = seen.insert(number).second; // libraries load kernels then, and NCCL connects
+    bool isFirst = seen.insert(number).second; // in the first call, libraries load kernels and NCCL connects
     bool captures = !isFirst && (!comm || comm->canCapture());
     constexpr int64_t most = 100; // calls of a graph
     int64_t ofGraph = std::min(repeats, most), launches = (repeats + ofGraph - 1) / ofGraph;

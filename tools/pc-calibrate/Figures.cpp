@@ -261,7 +261,7 @@ Json pc_calibrate::machineOf(const Measurements &results, int ranks, double spre
   measured["by"] = std::string("pc-calibrate ") + pcrt_version;
   measured["ranks"] = ranks;
   measured["nodes"] = results.nodes;
-  if (results.device.name.empty()) { // by which runs on this processor know their peak
+  if (results.device.name.empty()) { // runs on this processor compute their peak from these figures
     measured["threads"] = results.threads;
     measured["processor"] = pcrt::cpuName();
   }

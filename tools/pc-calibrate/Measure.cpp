@@ -122,7 +122,7 @@ void Bench::sampleAll(const std::vector<Case *> &some, int warm, int rounds) {
   for (Case *one : some) {
     std::sort(one->seconds.begin(), one->seconds.end());
     one->result->seconds = one->seconds[rounds / 2];
-    if (one->own) // a few of them are long, and they add up
+    if (one->own) // uses the mean, because a few long calls contribute to the total
       one->result->seconds = std::accumulate(one->seconds.begin(), one->seconds.end(), 0.) / rounds;
     one->result->spread = (one->seconds[rounds - 1 - rounds / 4] - one->seconds[rounds / 4]) / one->result->seconds;
   }

@@ -77,7 +77,8 @@ void Bench::addGroup(GroupMoves &moves, const Group &group, const std::string &w
     for (int64_t bytes : {sizes.largeMove, 4 * KiB}) {
       bool isSmall = bytes == 4 * KiB;
       std::vector<Measurement> &to = isSmall ? moves.small : moves.large;
-      double sent = (n - 1) / n * double(bytes) * (kind == PCRT_ALL_REDUCE ? 2 : 1); // by a rank in a ring
+      // Bytes that a rank sends in a ring.
+      double sent = (n - 1) / n * double(bytes) * (kind == PCRT_ALL_REDUCE ? 2 : 1);
       to.push_back(named(nameOf(kind) + (isSmall ? " of 4 kB" : inMiB(bytes)) + where, sent, isSmall));
       int move = addMove(kind, bytes, group);
       Places places = placesOf(kind, bytes, moves.size);

@@ -24,7 +24,7 @@ static double leastLogit(const Sampling &sampling, llvm::ArrayRef<double> logits
     double all = 0, before = 0;
     for (double logit : left)
       all += share(logit);
-    size_t kept = 0; // a class remains if those before it have less than p
+    size_t kept = 0; // a class remains if the classes before it have less than p together
     for (; kept < left.size() && before < sampling.p * all; ++kept)
       before += share(left[kept]);
     keepFrom(left[kept - 1]); // equal logits remain together

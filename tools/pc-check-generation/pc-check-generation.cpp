@@ -126,7 +126,7 @@ public:
 
 private:
   llvm::StringMap<pc::Tensor> codes, scales;        ///< by parameter
-  llvm::StringMap<llvm::SmallVector<int64_t>> dims; ///< of the parameter, which its scales have
+  llvm::StringMap<llvm::SmallVector<int64_t>> dims; ///< for each parameter, the dims that its scales have
 };
 } // namespace
 

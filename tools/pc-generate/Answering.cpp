@@ -81,7 +81,8 @@ void Answering::takeLine(std::string_view line) {
 }
 
 void Answering::answerLines(int file) {
-  constexpr size_t mostAtOnce = 4096, mostBytes = 64 << 20; // of requests, and of a line
+  // Limits of the number of requests, and of the bytes of a line.
+  constexpr size_t mostAtOnce = 4096, mostBytes = 64 << 20;
   std::string text;
   char buffer[1 << 16];
   for (bool ended = false; (!ended || !entries.empty()) && engine.isUp() && !readerGone;) {

@@ -80,7 +80,7 @@ static std::vector<Part> partsOf(const Request &request, int64_t steps) {
     if (!request.has("--checkpoint"))
       wrong("needs --checkpoint DIR, from which each batch continues");
     if (const std::string *decay = request.valueOf("--lr-decay"); decay && !request.has("--lr-steps"))
-      rest.set("--lr-steps", std::to_string(steps)); // and not at the end of the first part
+      rest.set("--lr-steps", std::to_string(steps)); // otherwise the schedule would end with the first part of the ramp
     std::istringstream list(*ramp);
     for (std::string entry; std::getline(list, entry, ',');) {
       int64_t batch = 0, end = 0;
