@@ -1,9 +1,10 @@
 //===- facts.cpp - The interfaces of ops tell the truth -------------------===//
-// usage: pc-facts-test FACTS.mlir Walks all ops of the dialect. Each is pointwise, a move, or in one of the two lists
-// below. FACTS.mlir has one of every pointwise op and every move. A pointwise op must have an evaluator, a kernel, and
-// a gradient that agrees with finite differences. Each element of its result must depend only on elements at the same
-// index, and it must be linear if and only if it is declared to be. A move must have traffic if and only if its row
-// states so, and its result may share the operand's memory only if both have the same shape.
+// usage: pc-facts-test FACTS.mlir
+// Walks all ops of the dialect. Each is pointwise, a move, or in one of the two lists below. FACTS.mlir has one of
+// every pointwise op and every move. A pointwise op must have an evaluator, a kernel, and a gradient that agrees with
+// finite differences. Each element of its result must depend only on elements at the same index, and it must be linear
+// if and only if it is declared to be. A move must have traffic if and only if its row states so, and its result may
+// share the operand's memory only if both have the same shape.
 //===----------------------------------------------------------------------===//
 #include "Autodiff/Gradients.h"
 #include "Codegen/Emit/RowMath.h"

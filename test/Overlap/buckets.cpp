@@ -1,5 +1,6 @@
 //===- buckets.cpp - Checks that schedules of random blocks are legal -----===//
-// usage: pc-buckets-test Checks the guarantees of Problem.h on schedules of random moves.
+// usage: pc-buckets-test
+// Checks the guarantees of Problem.h on schedules of random moves.
 //===----------------------------------------------------------------------===//
 #include "../../lib/Overlap/Problem.h"
 #include "../Checks.h"

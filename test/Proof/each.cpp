@@ -1,8 +1,8 @@
 //===- each.cpp - The proof's verdict on each of many programs ------------===//
-// usage: pc-proof-each STEP.mlir BEFORE.mlir < FILES Prints a line per file: "proved"; "refused LINE OTHER MESSAGE",
-// where LINE is the line of the named op, and OTHER the line of an op that may be the wrong one instead (0 if there is
-// none); or "malformed MESSAGE" if the text is not a program whose ops verify. BEFORE is the program of the phase
-// before; it may be STEP itself.
+// usage: pc-proof-each STEP.mlir BEFORE.mlir < FILES
+// Prints a line per file: "proved"; "refused LINE OTHER MESSAGE", where LINE is the line of the named op, and OTHER the
+// line of an op that may be the wrong one instead (0 if there is none); or "malformed MESSAGE" if the text is not a
+// program whose ops verify. BEFORE is the program of the phase before; it may be STEP itself.
 //===----------------------------------------------------------------------===//
 #include "pc/Proof/Proof.h"
 #include "pc/Support/Source.h"

@@ -1,8 +1,9 @@
 //===- fuzz-each.cpp - How the compiler ends for each of many programs ----===//
-// usage: pc-fuzz-each < LINES For each line, "FILE STEP BEFORE FLAGS PASSES" separated by tabs, the program in FILE is
-// read three times, in a process of its own: by PASSES, a pipeline of pc-opt; by the proof, after the programs STEP and
-// BEFORE; and by pc-compile with FLAGS up to `planned`. Empty fields are left out; "-" means no FLAGS. For each line,
-// prints "ok" and the three statuses, or "BAD" and the reason: a signal, a timeout, or an internal error.
+// usage: pc-fuzz-each < LINES
+// For each line, "FILE STEP BEFORE FLAGS PASSES" separated by tabs, the program in FILE is read three times, in a
+// process of its own: by PASSES, a pipeline of pc-opt; by the proof, after the programs STEP and BEFORE; and by
+// pc-compile with FLAGS up to `planned`. Empty fields are left out; "-" means no FLAGS. For each line, prints "ok" and
+// the three statuses, or "BAD" and the reason: a signal, a timeout, or an internal error.
 //===----------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"

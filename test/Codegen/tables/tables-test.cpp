@@ -1,6 +1,7 @@
 //===- tables-test.cpp - Reads a program's tables back through pcrt.h -----===//
-// usage: tables-test Rows of every struct are written to an object file and must be equal field by field when they are
-// read. The tables of compiled programs, which are read as the runtime reads them, must agree with the programs' IR.
+// usage: tables-test
+// Rows of every struct are written to an object file and must be equal field by field when they are read. The tables of
+// compiled programs, which are read as the runtime reads them, must agree with the programs' IR.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Host/Tables.h"

@@ -1,7 +1,7 @@
 //===- move-kernels.cpp - The runtime's own kernels from their PTX --------===//
-// usage: move-kernels Blocks.ptx Reduce.ptx Codes.ptx Rows.ptx On the stand-in, functions of the host do the work of
-// these kernels, so nothing else runs them without a GPU. Here the reader runs them, and the results are compared with
-// simple loops (runtime/cuda/Blocks.cu, Reduce.cu).
+// usage: move-kernels Blocks.ptx Reduce.ptx Codes.ptx Rows.ptx
+// On the stand-in, functions of the host do the work of these kernels, so nothing else runs them without a GPU. Here
+// the reader runs them, and the results are compared with simple loops (runtime/cuda/Blocks.cu, Reduce.cu).
 //===----------------------------------------------------------------------===//
 #include "Block.h"
 #include "comm/CodeBlocks.h"
