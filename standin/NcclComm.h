@@ -129,7 +129,7 @@ struct Comm {
   static int64_t collectiveOffset(uint64_t call);
   static int64_t sendOffset(int peer, uint64_t number);
 
-  /// Continues operations that have begun: joining, splits. Sets `ready`, `error`.
+  /// Continues operations that have begun, such as joining and splits. Sets `ready`, `error`.
   void advance();
   /// Whether advance() still has something to do.
   bool isAdvancing() const;

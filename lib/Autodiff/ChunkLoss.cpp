@@ -320,7 +320,7 @@ private:
   unsigned tokens = 0, vocabulary = 0; ///< classes of the dims of the logits
   int64_t size = 0;                    ///< the number of tokens of a sequence
   llvm::SetVector<Operation *> region; ///< the ops that are repeated, in order
-  SmallVector<OutputOp> outputs;       ///< of logits
+  SmallVector<OutputOp> outputs;       ///< outputs of logits
 };
 
 /// The pass pc-chunk-loss.

@@ -44,7 +44,7 @@ struct Trace {
   std::vector<Made> made;
   llvm::DenseMap<mlir::Value, int> of; ///< the last record of a value
   std::vector<Clash> clashes;
-  mlir::Operation *strayView = nullptr; ///< a view whose microbatch is not that of its task
+  mlir::Operation *strayView = nullptr; ///< a view of another microbatch than its task has
 };
 
 /// The op to blame and the explanation.

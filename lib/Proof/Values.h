@@ -72,7 +72,7 @@ public:
   Point times(Point point, double number);
   /// The point that all elements of a stack share. A stack holds one value per microbatch.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
-  /// The value of one microbatch among several, from the value of any microbatch.
+  /// Turns the value of any microbatch into the value of one particular microbatch.
   Point of(Point any, int microbatch) {
     uint64_t share = shareOf(microbatch).once;
     return timesEach(any, {share, share});

@@ -188,8 +188,8 @@ static std::string commonName(ArrayRef<StringRef> names, llvm::function_ref<bool
   return around("{" + llvm::join(middles, ",") + "}");
 }
 
-/// Parts of a packed parameter have the same kind of initial values. Parameters may differ in it only if a run reads
-/// the weights of the program.
+/// Parts of a packed parameter have the same kind of initial values. Parameters with different kinds may be packed only
+/// if a run reads their weights from a file.
 static bool canPack(ParameterOp a, ParameterOp b) {
   auto program = a->getParentOfType<ModuleOp>().getOps<ProgramOp>();
   bool hasWeights = !program.empty() && (*program.begin()).getWeights();

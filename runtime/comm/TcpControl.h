@@ -180,7 +180,8 @@ private:
   std::vector<Open> open;
   Message result; ///< The result of the current gather.
   std::vector<Progress> answers;
-  /// The letters of a flow that have arrived, or the number of those that the other end has taken.
+  /// The state of a flow: at the receiver the letters that have arrived, at the sender the number of letters that the
+  /// receiver has taken.
   struct Box {
     std::deque<Message> letters;
     uint64_t taken = 0;

@@ -188,8 +188,8 @@ bool isUtf8(const std::string &head) {
   return true;
 }
 
-/// Returns true if the bytes are words in another 8-bit encoding, or with some other bytes between. One in five random
-/// tokens of 16 bits has a byte of a control character.
+/// Returns true if the bytes are words in another 8-bit encoding, possibly with some other bytes between them. One in
+/// five random tokens of 16 bits has a byte of a control character.
 bool isOtherText(const std::string &head) {
   constexpr size_t fewest = 512, longestWord = 128;
   auto count = [&](auto is) { return size_t(std::count_if(head.begin(), head.end(), is)); };

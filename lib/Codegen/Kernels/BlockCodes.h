@@ -15,7 +15,7 @@ class DynamicCode {
 public:
   DynamicCode(Emitter &e, bool isUnsigned) : e(e), code(pcrt_dynamic(isUnsigned)), isUnsigned(isUnsigned) {}
 
-  /// The numbers of signed bytes, exactly those of pcrt_number_of_byte.
+  /// Converts signed bytes to the numbers that they stand for, with the same bits as pcrt_number_of_byte.
   Num decode(Num bytes) const;
   /// The bytes of the numbers that are nearest to `x`, from -128 to 255.
   Num encode(Num x) const;

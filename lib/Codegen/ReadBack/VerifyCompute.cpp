@@ -520,7 +520,7 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
       return false;
   wanted.workspace_bytes = row.workspace_bytes;
   llvm::copy(row.own, wanted.own);
-  SmallVector<int64_t> found, expected; // fields but the name, which is the first
+  SmallVector<int64_t> found, expected; // all fields except the first, which is the name
   forEachField(row, [&](const auto &field) {
     if constexpr (!std::is_pointer_v<std::remove_cvref_t<decltype(field)>>)
       found.push_back(static_cast<int64_t>(field * int64_t(65536)));

@@ -541,7 +541,7 @@ static void testCodes() {
   addDecoded(codes.data(), 1, count, back.data(), {});
   CHECK(std::isnan(back[0]) && std::isnan(back[PCRT_CODES_BLOCK + 5]));
   CHECK(back[2 * PCRT_CODES_BLOCK] == 0 && back[2 * PCRT_CODES_BLOCK + 1] == 0);
-  float exact[3] = {-127, 64, 1}; // whole numbers up to 127 are themselves
+  float exact[3] = {-127, 64, 1}; // whole numbers up to 127 do not change
   encode(exact, 3, codes.data(), {});
   addDecoded(codes.data(), 1, 3, back.data(), {});
   CHECK(back[0] == -127 && back[1] == 64 && back[2] == 1);

@@ -393,8 +393,8 @@ private:
     Dims dims = ofBatch ? Dims{"(batch sequence)", "embed"} : Dims{"batch", "(sequence embed)"};
     return w.reshape(activation(w.reshape(x, dims)), stream);
   }
-  /// Each token looks up a row of a computed value, which may be that of its sequence or of all sequences, and may have
-  /// only some positions.
+  /// Each token looks up a row of a computed value, which may come from its sequence or from all sequences, and from
+  /// all positions or only from some.
   Value picks(const Value &x) {
     auto mixed = [&](const Dims &dims) { return w.einsum({x, w.parameter("mix", {"sequence", "vocab"})}, dims); };
     switch (dice.between(0, 2)) {

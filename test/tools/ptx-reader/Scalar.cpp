@@ -140,7 +140,7 @@ template <auto f, int arguments = 2> Execute forNumbers(Type type) {
 float flush(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.f, x) : x; }
 template <auto f> float flushed(float x) { return flush(f(flush(x))); }
 
-/// One of two functions of an f32, by .ftz.
+/// Selects one of two functions of an f32: the second one with .ftz.
 template <auto f> void approximate(Opcode &opcode, Instruction &in) {
   bool ftz = opcode.take("ftz");
   if (opcode.type() != Type{'f', 32})
