@@ -151,7 +151,7 @@ bool TableCheck::checkEvaluation() {
                 auto output = dyn_cast<OutputOp>(op);
                 bool isThere = evaluated.contains(op), isLoss = output && isOfEvaluation(output);
                 if (isLoss ? !isThere : isThere && isa<OutputOp, UpdateOp>(op)) {
-                  refuse(op, isLoss ? "is a loss that the evaluation does not show"
+                  refuse(op, isLoss ? "is an output that the evaluation does not show"
                                     : "is an output or update that the evaluation must not have");
                   return WalkResult::interrupt();
                 }
