@@ -52,7 +52,8 @@ private:
   };
 
   pcrt_status enqueueOne(const pcrt_move_desc &move, const Group &group, const void *in, void *out, Stream stream);
-  /// Enqueues this rank's share: all of its own result or, for an all_reduce, its part of all results.
+  /// Enqueues this rank's share of the work: it writes its whole result or, for an all_reduce, a part of every rank's
+  /// result.
   Result enqueueShare(const pcrt_move_desc &move, const Group &group, const Part *const *parts, Stream stream);
   /// Enqueues a reduction by rows: row r of every out becomes the sum (or maximum) of row r of all ins. A row has
   /// `width` elements, and rows begin at the given shifts and pitches.

@@ -106,7 +106,7 @@ static int serve(int argc, char **argv) {
     bool isIpv6 = options.host.find(':') != std::string::npos;
     fprintf(stderr, "pc-serve: listening on http://%s:%d\n", (isIpv6 ? "[" + options.host + "]" : options.host).c_str(),
             port);
-    // Signals are passed on to the program, so its end is also how a signal ends the server.
+    // Signals are passed on to the program. When a signal has ended it, the server also ends.
     std::thread watcher([&] {
       while (program.engine().isUp())
         std::this_thread::sleep_for(std::chrono::milliseconds(100));

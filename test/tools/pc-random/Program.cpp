@@ -40,7 +40,7 @@ public:
   std::string place = "model";          ///< the name of what is written: "h.1.mix"
   Value tokens;                         ///< the input
   int frozen = 0;                       ///< percent of parameters that are not trained
-  bool trains = false;                  ///< a parameter is
+  bool trains = false;                  ///< whether any parameter is trained
   std::vector<Line> lines;
 
   std::string type(const Dims &dims, llvm::StringRef element = "f32") const {
