@@ -47,9 +47,10 @@ json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
     auto zero = tactic.as<ZeroTactic>();
     if (!zero || zero->stage() < 2)
       continue;
-    std::string what = zero->stage() == 3 ? "gathers a stage's parameters for each forward and backward pass of each "
-                                            "microbatch and reduces its gradients after each"
-                                          : "reduces a stage's gradients after every microbatch";
+    std::string what = zero->stage() == 3 && tactic.option("keep") != "*"
+                           ? "gathers a stage's parameters for each forward and backward pass of each "
+                             "microbatch and reduces its gradients after each"
+                           : "reduces a stage's gradients after every microbatch";
     remarks.push_back(
         llvm::formatv(
             "ZeRO-{0} with a pipeline {1}: {2} microbatches send {3} bytes per step over '{4}' from each rank. ZeRO "

@@ -131,6 +131,11 @@ static std::pair<std::string, std::string> zeroOf(const StrategyFlags &flags) {
   return {stage.str(), (axis.empty() ? Tactic(ZeroTactic::pass).axis() : axis).str()};
 }
 
+/// Whether ZeRO works over this axis, which then needs no tactic for data parallelism.
+static bool isOfZero(const StrategyFlags &flags, StringRef axis) {
+  return !axis.empty() && (zeroOf(flags).second == axis || flags.text("zero-outer") == axis);
+}
+
 /// The mesh axis that splits experts; "": none.
 static std::string expertsAxis(const StrategyFlags &flags, const Plan &plan) {
   std::string axis = flags.text("expert-parallel");
@@ -196,12 +201,12 @@ static Refused whyNoZero(const StrategyFlags &flags, const Plan &plan) {
 static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   if (Refused refused = whyNoZero(flags, plan))
     return refused;
-  auto [stage, zeroAxis] = zeroOf(flags);
+  std::string stage = zeroOf(flags).first;
   size_t before = plan.tactics.size();
   Refused refused = alongAxis(row, flags, plan);
   StringRef axis = plan.tactics.size() == before ? StringRef() : plan.tactics.back().axis();
   bool hasExperts = !axis.empty() && axis == expertsAxis(flags, plan);
-  if (axis.empty() || (axis != zeroAxis && !hasExperts))
+  if (axis.empty() || (!isOfZero(flags, axis) && !hasExperts))
     return refused;
   bool isNaive = DataParallelTactic(plan.tactics.back()).isNaive();
   if (isNaive && hasExperts)
@@ -210,15 +215,23 @@ static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, P
                       axis + "'; use --data-parallel=ddp");
   if (isNaive)
     return infeasible("--data-parallel=naive keeps parameters and optimizer state on one rank, but --zero=" + stage +
-                      " splits them over the same axis '" + zeroAxis + "'; give only one of the two");
+                      " splits them over the same axis '" + axis + "'; give only one of the two");
   plan.tactics.pop_back(); // ZeRO over this axis includes data parallelism, and so does expert parallelism
   return {};
 }
 
-/// Stage 0 means no ZeRO. Only stage 3 gathers parameters, so --zero-keep needs stage 3.
+/// Stage 0 means no ZeRO. Only stage 3 gathers parameters, so --zero-keep and --zero-outer need stage 3. An outer axis
+/// splits the shards further, but each step gathers over it only once. It is placed last, so that these gathers come
+/// first and make shards of the inner axis.
 static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   auto [stage, axis] = zeroOf(flags);
-  std::string keep = flags.text("zero-keep");
+  std::string keep = flags.text("zero-keep"), outer = flags.text("zero-outer");
+  if (!outer.empty() && stage != "3")
+    return usage("--zero-outer needs --zero=3, the only stage that gathers parameters");
+  if (!outer.empty() && outer == axis)
+    return usage("--zero-outer=" + outer + " is the axis of --zero already; name another axis of --mesh");
+  if (!outer.empty() && !plan.sizeOf(outer))
+    return usage("--zero-outer needs the mesh axis '" + outer + "'; add " + outer + "=N to --mesh");
   if (!keep.empty() && stage != "3")
     return usage("--zero-keep needs --zero=3, the only stage that gathers parameters");
   if (hasNoText(keep))
@@ -229,6 +242,8 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
   if (axis == expertsAxis(flags, plan))
     tactic = tactic.with("experts", "true");
   plan.tactics.push_back(keep.empty() ? tactic : tactic.with("keep", keep));
+  if (!outer.empty())
+    plan.tactics.push_back(Tactic(row.pass).with("axis", outer).with("stage", stage).with("keep", "*"));
   return {};
 }
 
@@ -424,7 +439,8 @@ static std::deque<TacticInfo> &table() {
                   TacticFlag::Text,
                   "",
                   {"1", "2", "3"}},
-                 {"zero-keep", "Parameters that ZeRO-3 gathers once per step, as globs such as wte.*|h.11.*"}},
+                 {"zero-keep", "Parameters that ZeRO-3 gathers once per step, as globs such as wte.*|h.11.*"},
+                 {"zero-outer", "Slower axis over which ZeRO-3 also splits, but gathers only once per step (hpZ)"}},
        .shardsParameters = true,
        .fromFlags = zero},
       {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // only in plan files
