@@ -434,7 +434,7 @@ static MoveTime moveTime(MoveOpInterface move, const MachineModel &machine) {
   auto wire = static_cast<double>(trafficOf(move, mesh).wire);
   if (auto carry = dyn_cast<CarryOp>(*move))
     return {machine.moveSeconds,
-            wire / (carry.getLink().contains("host") ? machine.hostBandwidth : machine.diskBandwidth)};
+            wire / (carry.getOutside() == Space::Host ? machine.hostBandwidth : machine.diskBandwidth)};
   return moveTime(move.getMoveKind(), wire, mesh, move.getMoveAxes(), machine);
 }
 

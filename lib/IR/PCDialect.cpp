@@ -178,16 +178,11 @@ Space spaceOf(Type type) {
   return local ? local.getValue() : Space::Device;
 }
 
+Space CarryOp::getOutside() { return spaceOf(isOut() ? getResult() : getX()); }
+bool CarryOp::isOut() { return spaceOf(getX()) == Space::Device; }
 StringRef CarryOp::getLink() {
-  switch (spaceOf(getX())) {
-  case Space::Host:
-    return "host>device";
-  case Space::Disk:
-    return "disk>device";
-  case Space::Device:
-    return spaceOf(getResult()) == Space::Host ? "device>host" : "device>disk";
-  }
-  llvm_unreachable("not a space");
+  const bool isHost = getOutside() == Space::Host;
+  return isOut() ? (isHost ? "device>host" : "device>disk") : isHost ? "host>device" : "disk>device";
 }
 
 RankedTensorType inSpace(Type type, Space space) {

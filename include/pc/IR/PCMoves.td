@@ -144,7 +144,11 @@ def PC_CarryOp : PC_Op<"carry", [Pure, MoveOpInterface]> {
     ::pc::MoveKind getMoveKind() { return ::pc::MoveKind::Carry; }
     ::llvm::SmallVector<::mlir::StringAttr> getMoveAxes() { return {}; }
     int64_t getMoveDim() { return -1; }
-    /// The spaces, as in "disk>device".
+    /// The space that is not the device.
+    ::pc::Space getOutside();
+    /// Whether the value leaves the device.
+    bool isOut();
+    /// The spaces for reports, as in "disk>device". Carries with equal links keep their order.
     ::llvm::StringRef getLink();
   }];
 }

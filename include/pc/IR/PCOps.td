@@ -44,7 +44,9 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
 
     `group {name = "*.bias", decay = 0.0}` is the parameter group, with settings of the optimizer. `lr_factor` and
     `decay_factor` multiply a run's learning rate and weight decay. `decay`, `beta1`, `beta2` and `eps` replace the
-    values of the run. `optimizer` names the optimizer of the group.
+    values of the run. `optimizer` names the optimizer of the group. `sparsity`, the share of zeros in each row, or `kept`
+    of `among` adjacent elements prune the parameter; masks are chosen `every` few steps, the last time in step `until`
+    (`pc-differentiate`).
 
     A parameter of type i8 or i4 has codes (`pc-store-codes`).
 

@@ -146,10 +146,8 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   if (mask.stride)
     return ofRows.emitOpError() << "needs a mask at a fixed offset";
   int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
-  if (auto carry = dyn_cast<CarryOp>(*op)) {
-    StringRef link = carry.getLink();
-    reduction = (link.starts_with("device") ? PCRT_CARRY_OUT : 0) | (link.contains("host") ? PCRT_CARRY_HOST : 0);
-  }
+  if (auto carry = dyn_cast<CarryOp>(*op))
+    reduction = (carry.isOut() ? PCRT_CARRY_OUT : 0) | (carry.getOutside() == Space::Host ? PCRT_CARRY_HOST : 0);
   std::string name = moveName(kind).str() + " " + sourceName(op);
   const bool isPair = dtypeOf(op->getOperand(0)) == PCRT_I4; // two codes in a byte
   SmallVector<StringAttr> with = op.getMoveWith();
