@@ -463,12 +463,6 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     module.emitError() << error;
     return PCRT_USAGE;
   }
-  bool hasCodedStates = options.train && options.states == "8bit";
-  module.walk([&](StateOp state) { hasCodedStates |= isCode(getElementTypeOrSelf(state.getType())); });
-  if (options.cuda() && hasCodedStates) {
-    module.emitError() << "--states=8bit is supported on CPUs only; with --target=cuda, use --states=f32";
-    return PCRT_INFEASIBLE;
-  }
   if (std::string why = whyNoOffload(options); !why.empty()) {
     module.emitError() << why;
     return PCRT_INFEASIBLE;

@@ -208,8 +208,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(fields.step.optimizer, "optimizer",
         "Optimizer: adamw, sgd, adafactor, amsgrad, lion, muon or a file that ends in .mlir; settings as in "
         "muon:momentum=0.9");
-  field(fields.states, "states",
-        "How AdamW's states are stored: f32, or 8bit, in codes with a scale per 256 elements (CPU)");
+  field(fields.states, "states", "How AdamW's states are stored: f32, or 8bit, in codes with a scale per 256 elements");
   field(fields.step.ema, "ema",
         "Also keep an exponential average of the trained parameters with this decay, as in 0.999, in checkpoints");
   field(fields.adapters.lora, "lora",

@@ -126,7 +126,8 @@ static bool readCodes(const StoredState &state, const Safetensors &file, const s
       checkStored(found.back(), name, record->shape, directory, file);
       std::vector<float> all(size_t(product(record->shape)));
       loadFloats(*found.back(), 0, int64_t(all.size()), all.data());
-      own[name].add(0, all.data(), int64_t(all.size()));
+      if (auto [sum, isNew] = own.try_emplace(name); isNew) // parts may be of one tensor
+        sum->second.add(0, all.data(), int64_t(all.size()));
     }
     checkSums(directory, stateFile, trajectory, own);
     state.decode(found, sums);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/states.py quick|all|refused|METHOD [PLAN...]
+"""usage: test/EndToEnd/states.py quick|all|refused|METHOD [cuda] [PLAN...]
 
 States of AdamW in 8 bits (--states=8bit), compared with an encoder in Python that has the numbers of bitsandbytes. A program with f32 states that continues from codes
 computes what a program with codes computes before it encodes: so each step is checked by itself. Checkpoints move between both, and between plans bit for bit. Plans that
-add the same addends have the same codes. The arena has the bytes of the codes, and the loss is that of f32 states. A skipped step keeps codes and scales."""
+add the same addends have the same codes. The arena has the bytes of the codes, and the loss is that of f32 states. A skipped step keeps codes and scales.
+"cuda": on the stand-in of a GPU. Its checkpoints and losses are also compared with those of CPU ranks."""
 import json
 import random
 import re
@@ -12,7 +13,7 @@ import sys
 from array import array
 from bisect import bisect_left
 
-from cases import Case, mesh_flags, ranks_of
+from cases import STAND_IN, Case, mesh_flags, ranks_of
 
 CONFIG = dict(model_type="gpt2", n_embd=64, n_inner=256, n_head=4, n_layer=2, n_positions=32, vocab_size=96, activation_function="gelu_new", layer_norm_epsilon=1e-5,
               resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, tie_word_embeddings=True, architectures=["GPT2LMHeadModel"])
@@ -94,6 +95,12 @@ class Codes:
 
 
 class States(Case):
+    target = []
+
+    def on_cuda(self):
+        self.target = ["--target=cuda", "--arch=sm_90a", "--stand-in"]
+        self.environment |= STAND_IN
+
     def begin(self):
         (self.work / "config.json").write_text(json.dumps(CONFIG))
         draw = random.Random(1)
@@ -104,10 +111,11 @@ class States(Case):
         (self.work / "tokens.bin").write_bytes(array("H", text).tobytes())
         self.model(self.work, 8, 32)
 
-    def compile(self, out, plan="1", *flags, states="8bit"):
-        mesh, *own = plan.split()
-        self.said = self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *own, f"--states={states}", *flags, f"--report={out}.json", "-o", out).said
-        self.command = ["pc-run", "-n", ranks_of(mesh), f"./{out}", "--", *RUN, *(["--scratch", "."] if "offload" in plan else [])]
+    def compile(self, out, plan="1", *flags, states="8bit", target=None):
+        target = self.target if target is None else target
+        mesh, *own = (plan.replace("=states", "=states:host") if target else plan).split()
+        self.said = self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *own, f"--states={states}", *target, *flags, f"--report={out}.json", "-o", out).said
+        self.command = ["pc-run", "-n", ranks_of(mesh), f"./{out}", "--", *RUN, *(["--scratch", "."] if "offload" in plan and not target else [])]
         return self.command
 
     def tensors(self, folder, file="training_state.safetensors"):
@@ -153,6 +161,8 @@ class States(Case):
         coded, exact = self.compile("coded"), self.compile("exact", states="f32")
         self.needs(*coded, "--steps", 5, "--save", "codes")
         self.needs(*exact, "--load", "codes", "--steps", 5, "--save", "numbers")
+        self.needs(*self.compile("packed", "1 --pack-products", states="f32"), "--load", "codes", "--steps", 5, "--save", "packed-numbers")
+        self.check("parts of a packed parameter become the same numbers", self.tensors("packed-numbers") == self.tensors("numbers"))
         values = self.tensors("numbers")
         same = all(Codes(name).decode(shape, codes, scales) == values[name][1] for name, shape, codes, scales in self.coded("codes"))
         self.check("codes become the f32 numbers that they stand for", same)
@@ -200,6 +210,17 @@ class States(Case):
                 self.needs(*self.compile("split", f"dp={n} --zero={stage}"), *free, "--steps", 5, "--save", "split-after")
                 self.check(f"dp={n}: codes of --zero={stage} are those of whole states", self.tensors("split-after") == self.tensors("whole-after"))
 
+    def both_targets(self):
+        """A device and CPU ranks continue from each other's codes, and their losses agree."""
+        device, ranks = self.compile("device"), self.compile("ranks", "dp=2 --zero=1", target=[])
+        self.needs(*device, "--steps", 20, "--save", "from-device", "--metrics", "device.jsonl")
+        self.needs(*ranks, "--load", "from-device", "--steps", 20, "--save", "moved")
+        self.check("CPU ranks keep the codes of a device", self.tensors("moved") == self.tensors("from-device"))
+        self.needs(*ranks, "--steps", 20, "--save", "from-ranks", "--metrics", "ranks.jsonl")
+        self.needs(*device, "--load", "from-ranks", "--steps", 20, "--save", "moved")
+        self.check("a device keeps the codes of CPU ranks", self.tensors("moved") == self.tensors("from-ranks"))
+        self.compare("losses of a device and CPU ranks", "losses", "device.jsonl", "ranks.jsonl", "--tolerance", 2e-3)
+
     def memory(self):
         """Bytes of states: a code for each element, a scale for each 256, both twice; f32 for the rest."""
         said = self.compile("coded") and self.said
@@ -208,8 +229,9 @@ class States(Case):
         elements = 2 * (64 * 192 + 64 * 64 + 2 * 64 * 256)
         less = bytes_of["exact"] - bytes_of["coded"]
         states = json.loads((self.work / "coded.json").read_text())["per_rank"][0]["states"]["bits_8"]
-        self.check("the report counts codes and scales", states == dict(tensors=24, bytes=2 * elements, scale_bytes=8 * elements // 256), states)
-        self.check("a remark says that states are rounded", f"24 states of the optimizer are stored in 8 bits, in {2 * elements + 8 * elements // 256} bytes per rank" in said, said)
+        tensors = 16 if self.target else 24  # queries, keys and values are one parameter of a device
+        self.check("the report counts codes and scales", states == dict(tensors=tensors, bytes=2 * elements, scale_bytes=8 * elements // 256), states)
+        self.check("a remark says that states are rounded", f"{tensors} states of the optimizer are stored in 8 bits, in {2 * elements + 8 * elements // 256} bytes per rank" in said, said)
         self.check("bytes of states", less == 2 * (4 * elements - elements - 4 * elements // 256), bytes_of, f"{less} fewer")
 
     def loss(self):
@@ -248,28 +270,33 @@ class States(Case):
         self.holds("unknown states", *compile, "--states=4bit", code=2, words="--states=4bit is not a way to store the states of the optimizer")
         self.holds("no training", *compile, "--states=8bit", "--mode=eval", code=2, words="--states is for training; leave out --mode=eval")
         self.holds("another optimizer", *compile, "--states=8bit", "--optimizer=sgd", code=4, words="no step with an update by AdamW")
-        self.holds("a GPU", *compile, "--states=8bit", "--target=cuda", "--arch=sm_90a", code=4, words="--states=8bit is supported on CPUs only")
         (self.work / "config.json").write_text(json.dumps(CONFIG | dict(n_embd=24, n_inner=24)))
         self.model(self.work, 8, 32)
         self.holds("a small model", *compile, "--states=8bit", code=4, words="so all states stay f32; leave out --states")
 
 
 def main():
-    which = sys.argv[1]
+    which, *more = sys.argv[1:]
     case = States("states/" + " ".join(sys.argv[1:]))
+    if cuda := more[:1] == ["cuda"]:
+        case.on_cuda()
+        more = more[1:]
 
     def body():
         case.begin()
         if which == "refused":
             return case.refused()
         if which != "quick" and which != "all":
-            method, *arguments = sys.argv[1:]
-            return getattr(case, method)(*([arguments] if arguments else []))
+            return getattr(case, which)(*([more] if more else []))
         case.steps()
         case.moves()
         case.memory()
-        case.loss()
-        case.proof()
+        if cuda:
+            case.both_targets()
+        else:
+            case.proof()
+        if not cuda or which == "all":
+            case.loss()
         case.skips()
         case.plans(PLANS + MORE * (which == "all"))
         case.same_bits(*([[2]] if which == "quick" else []))

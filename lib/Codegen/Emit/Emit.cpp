@@ -62,6 +62,12 @@ Value pc::kernels::roundToBf16(Num x) {
   return arith::TruncIOp::create(b, loc, narrow, arith::SelectOp::create(b, loc, isNan, nan, rounded));
 }
 
+Value pc::kernels::roundToCodes(Num x) {
+  OpBuilder &b = x.e->b;
+  Value whole = arith::FPToSIOp::create(b, x.e->loc, withWidth(b.getI32Type(), x.width()), x.v);
+  return arith::TruncIOp::create(b, x.e->loc, withWidth(b.getI8Type(), x.width()), whole);
+}
+
 Num Ptr::load(Num index) const { return load(index, 0); }
 Num Ptr::load(Num index, int64_t width) const { return e->load(*this, index, width); }
 void Ptr::store(Num value, Num index) const { e->store(value, *this, index); }
@@ -75,11 +81,7 @@ Num Emitter::load(Ptr from, Num index, int64_t width) {
 }
 void Emitter::store(Num value, Ptr to, Num index) {
   Ptr at = to + index;
-  Value stored = to.element.isBF16() ? roundToBf16(value) : value.v;
-  if (to.element.isInteger(8)) { // a code from -128 to 255, rounded towards zero
-    stored = arith::FPToSIOp::create(b, loc, withWidth(b.getI32Type(), value.width()), stored);
-    stored = arith::TruncIOp::create(b, loc, withWidth(to.element, value.width()), stored);
-  }
+  Value stored = to.element.isBF16() ? roundToBf16(value) : to.element.isInteger(8) ? roundToCodes(value) : value.v;
   LLVM::StoreOp::create(b, loc, stored, at.base, bytesOf(to.element));
 }
 void Ptr::clear(Num count) const {

@@ -31,7 +31,7 @@ struct Num {
 };
 
 /// Address of an array of `element` (f32, bf16, i32, or codes of i8). Loads of bf16 and codes give f32; stores round to
-/// nearest even.
+/// nearest even, or codes towards zero.
 struct Ptr {
   Emitter *e = nullptr;
   mlir::Value base;
@@ -143,6 +143,8 @@ protected:
 /// Conversions of bf16, held as 16-bit integers: to f32, and from f32 with rounding to nearest even (NaN stays NaN).
 Num fromBf16(Emitter &e, mlir::Value halves);
 mlir::Value roundToBf16(Num x);
+/// The codes of numbers from -128 to 255, which are rounded towards zero, as bytes.
+mlir::Value roundToCodes(Num x);
 
 /// Emits the operators of Num: `op` is one of + - * /, and a scalar is broadcast to any vector.
 mlir::Value emitBinary(Num a, Num b, char op);

@@ -573,7 +573,7 @@ Num SimtEmitter::load(Ptr from, Num index, int64_t width) {
 
 void SimtEmitter::store(Num value, Ptr to, Num index) {
   const int64_t width = value.width();
-  Value stored = value.v;
+  Value stored = to.element.isInteger(8) ? roundToCodes(value) : value.v;
   if (to.element.isBF16())
     stored = arith::TruncFOp::create(b, loc, width ? Type(VectorType::get(width, to.element)) : to.element, stored);
   const bool apart = mixed && width == 2 * partElements;

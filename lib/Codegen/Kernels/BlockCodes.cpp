@@ -1,6 +1,6 @@
 //===- BlockCodes.cpp - Kernels that encode and decode blocks -----------------------------===//
-// An item is a row of blocks. A block is read twice when it is encoded: for its scale, and for its codes. It has 256
-// elements, so the second read hits the first-level cache.
+// A block is read twice when it is encoded: for its scale, and for its codes. It has 256 elements, so on a CPU the second
+// read hits the first-level cache. On a GPU, a warp works on a block, and a thread on 8 elements.
 //===-----------------------------------------------------------------------------===//
 #include "BlockCodes.h"
 #include "Kernels.h"
@@ -50,25 +50,60 @@ Num DynamicCode::encode(Num x) const {
   return e.select(x < e.real(code.one), byte, e.real(isUnsigned ? 255 : -128));
 }
 
-Blocks::Blocks(Emitter &e, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales)
-    : e(e), counts(scales), sides(*blockOf(shape, scales)), strides(shape.size(), 1) {
+/// Warps of a thread block, which work on different blocks.
+static constexpr int64_t warps = 4;
+
+Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales)
+    : kernel(kernel), e(kernel.e), counts(scales), sides(*blockOf(shape, scales)), strides(shape.size(), 1) {
   for (size_t d = shape.size(); d-- > 1;)
     strides[d - 1] = strides[d] * shape[d];
   for (int64_t count : ArrayRef(counts).drop_back())
     numRows *= count;
   for (int64_t side : sides)
     numElements *= side;
-  vectorWidth = std::gcd(e.lanes, sides.back());
+  vectorWidth = std::gcd(kernel.simt ? 8 : e.lanes, sides.back());
   vectorWidth = vectorWidth == 1 ? 0 : vectorWidth;
 }
 
-void Blocks::inRow(Num row, llvm::function_ref<void(Num, Num)> body) const {
-  const size_t last = counts.size() - 1;
-  Num rest = row, first = e.integer(0);
-  for (size_t d = last; d-- > 0; rest = rest / counts[d])
-    first = first + rest % e.integer(counts[d]) * (sides[d] * strides[d]);
-  e.loop(e.integer(0), e.integer(counts[last]), 1,
-         [&](Num block) { body(row * counts[last] + block, first + block * sides[last]); });
+void Blocks::each(llvm::function_ref<void(Num, Num)> body) const {
+  kernel.kind = "optimizer";
+  auto first = [&](Num block) {
+    Num at = e.integer(0);
+    for (size_t d = counts.size(); d-- > 0; block = block / counts[d])
+      at = at + block % e.integer(counts[d]) * (sides[d] * strides[d]);
+    return at;
+  };
+  const int64_t inRow = counts.back();
+  if (kernel.simt) {
+    kernel.items = numRows * inRow;
+    return kernel.simt->teams(kernel.items, 32, warps, [&](Num block) { body(block, first(block)); });
+  }
+  kernel.forItems(numRows, 1, /*reduces=*/false, [&](Num row) {
+    Num block = row * inRow, start = first(block);
+    e.loop(e.integer(0), e.integer(inRow), 1, [&](Num i) { body(block + i, start + i * sides.back()); });
+  });
+}
+
+Ptr Blocks::memory(Num block, int64_t count) const {
+  const int64_t floats = count * numElements;
+  if (kernel.simt)
+    return kernel.simt->shared(warps * floats) + block % e.integer(warps) * floats;
+  kernel.scratchBytes = floats * 4;
+  return kernel.scratch;
+}
+
+Blocks::Carried Blocks::elements(Num first, Carried init, Body body) const {
+  if (!kernel.simt)
+    return along(0, first, e.integer(0), init, body);
+  const int64_t step = std::max<int64_t>(vectorWidth, 1), vectors = numElements / step;
+  auto next = [&](Num vector, const Carried &carried) {
+    Num inBlock = vector * step, rest = inBlock, at = first;
+    for (size_t d = sides.size(); d-- > 0; rest = rest / sides[d])
+      at = at + rest % e.integer(sides[d]) * strides[d];
+    return body(at, inBlock, carried);
+  };
+  Num thread = kernel.simt->rank;
+  return vectors == 32 ? next(thread, init) : e.loop(thread, e.integer(vectors), 32, init, next);
 }
 
 Blocks::Carried Blocks::along(size_t dim, Num at, Num inBlock, const Carried &init, Body body) const {
@@ -92,7 +127,7 @@ namespace {
 /// The scale of a block, from its largest element and the negative of its smallest one.
 class Scale {
 public:
-  Scale(Emitter &e, const Blocks &blocks) : e(e), width(blocks.width()) {}
+  Scale(Kernel &kernel, const Blocks &blocks) : kernel(kernel), e(kernel.e), width(blocks.width()) {}
 
   Blocks::Carried none() const {
     Num least = e.real(-std::numeric_limits<float>::infinity());
@@ -106,58 +141,55 @@ public:
   /// the scale is 0 and the divisor is 1; the quotients are then encoded as 0.
   Num store(ArrayRef<Num> ends, Ptr scales, Num block) const {
     Num high = width ? e.maximum(ends[0]) : ends[0], low = width ? e.maximum(ends[1]) : ends[1];
+    if (kernel.simt) {
+      Blocks::Carried all = kernel.simt->across({true, true}, {high, low});
+      high = all[0], low = all[1];
+    }
     Num isSmall = e.max(high, low) < e.real(PCRT_LEAST_SCALE), scale = e.select(high < low, 0.0 - low, high);
-    scales.store(e.select(isSmall, e.real(0), scale), block);
+    e.once([&] { scales.store(e.select(isSmall, e.real(0), scale), block); });
     return e.select(isSmall, e.real(1), scale);
   }
 
 private:
+  Kernel &kernel;
   Emitter &e;
   const int64_t width;
 };
 } // namespace
 
 LogicalResult pc::kernels::emit(DecodeOp op, Kernel &kernel) {
-  Emitter &e = kernel.e;
-  Blocks blocks(e, shapeOf(op.getResult()), shapeOf(op.getScales()));
-  DynamicCode code(e, op.getIsUnsigned());
-  kernel.kind = "optimizer";
-  kernel.forItems(blocks.rows(), 1, /*reduces=*/false, [&](Num row) {
-    blocks.inRow(row, [&](Num block, Num first) {
-      Num scale = kernel.operands[1].load(block);
-      blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
-        kernel.results[0].store(code.decode(kernel.operands[0].load(i, blocks.width())) * scale, i);
-        return Blocks::Carried();
-      });
+  Blocks blocks(kernel, shapeOf(op.getResult()), shapeOf(op.getScales()));
+  DynamicCode code(kernel.e, op.getIsUnsigned());
+  blocks.each([&](Num block, Num first) {
+    Num scale = kernel.operands[1].load(block);
+    blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
+      kernel.results[0].store(code.decode(kernel.operands[0].load(i, blocks.width())) * scale, i);
+      return Blocks::Carried();
     });
   });
   return success();
 }
 
 LogicalResult pc::kernels::emit(EncodeOp op, Kernel &kernel) {
-  Emitter &e = kernel.e;
-  Blocks blocks(e, shapeOf(op.getX()), shapeOf(op.getScales()));
-  DynamicCode code(e, op.getIsUnsigned());
-  Scale scale(e, blocks);
+  Blocks blocks(kernel, shapeOf(op.getX()), shapeOf(op.getScales()));
+  DynamicCode code(kernel.e, op.getIsUnsigned());
+  Scale scale(kernel, blocks);
   Ptr x = kernel.operands[0];
-  kernel.kind = "optimizer";
-  kernel.forItems(blocks.rows(), 1, /*reduces=*/false, [&](Num row) {
-    blocks.inRow(row, [&](Num block, Num first) {
-      auto ends = blocks.elements(first, scale.none(), [&](Num i, Num, const Blocks::Carried &ends) {
-        return scale.with(x.load(i, blocks.width()), ends);
-      });
-      Num divisor = scale.store(ends, kernel.results[1], block);
-      blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
-        kernel.results[0].store(code.encode(x.load(i, blocks.width()) / divisor), i);
-        return Blocks::Carried();
-      });
+  blocks.each([&](Num block, Num first) {
+    auto ends = blocks.elements(first, scale.none(), [&](Num i, Num, const Blocks::Carried &ends) {
+      return scale.with(x.load(i, blocks.width()), ends);
+    });
+    Num divisor = scale.store(ends, kernel.results[1], block);
+    blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
+      kernel.results[0].store(code.encode(x.load(i, blocks.width()) / divisor), i);
+      return Blocks::Carried();
     });
   });
   return success();
 }
 
-/// New states of a block are kept in scratch memory until their scales are known. A skipped step selects the decoded
-/// states, whose codes and scales are the old ones.
+/// New states of a block are kept in memory of a CPU's thread, or of a GPU's thread block, until their scales are
+/// known. A skipped step selects the decoded states, whose codes and scales are the old ones.
 LogicalResult pc::kernels::emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Kernel &kernel) {
   Emitter &e = kernel.e;
   Operation *yield = fusion.getBody().front().getTerminator();
@@ -173,36 +205,33 @@ LogicalResult pc::kernels::emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Ker
       newScales[] = {out(coded.newFirst.getScales()), out(coded.newSecond.getScales())};
   DynamicCode first(e, coded.first.getIsUnsigned()), second(e, coded.second.getIsUnsigned()),
       newFirst(e, coded.newFirst.getIsUnsigned()), newSecond(e, coded.newSecond.getIsUnsigned());
-  Blocks blocks(e, shapeOf(op.getParameter()), shapeOf(coded.first.getScales()));
-  Scale scale(e, blocks);
+  Blocks blocks(kernel, shapeOf(op.getParameter()), shapeOf(coded.first.getScales()));
+  Scale scale(kernel, blocks);
   AdamW adam(e, in(op.getCoefficient()), in(op.getHyper()));
   const int64_t width = blocks.width();
-  Ptr states[] = {kernel.scratch, kernel.scratch + e.integer(blocks.size())};
-  kernel.kind = "optimizer";
-  kernel.scratchBytes = 2 * blocks.size() * 4;
-  kernel.forItems(blocks.rows(), 1, /*reduces=*/false, [&](Num row) {
-    blocks.inRow(row, [&](Num block, Num start) {
-      Num ofFirst = scales[0].load(block), ofSecond = scales[1].load(block);
-      Blocks::Carried none = scale.none(), both = none;
-      both.append(none);
-      auto ends = blocks.elements(start, both, [&](Num i, Num inBlock, const Blocks::Carried &ends) {
-        AdamW::State next = adam.step({p.load(i, width), first.decode(codes[0].load(i, width)) * ofFirst,
-                                       second.decode(codes[1].load(i, width)) * ofSecond},
-                                      g.load(i, width));
-        newP.store(next.parameter, i);
-        states[0].store(next.first, inBlock);
-        states[1].store(next.second, inBlock);
-        Blocks::Carried result = scale.with(next.first, ArrayRef(ends).take_front(2));
-        result.append(scale.with(next.second, ArrayRef(ends).drop_front(2)));
-        return result;
-      });
-      Num divisors[] = {scale.store(ArrayRef(ends).take_front(2), newScales[0], block),
-                        scale.store(ArrayRef(ends).drop_front(2), newScales[1], block)};
-      blocks.elements(start, {}, [&](Num i, Num inBlock, const Blocks::Carried &) {
-        newCodes[0].store(newFirst.encode(states[0].load(inBlock, width) / divisors[0]), i);
-        newCodes[1].store(newSecond.encode(states[1].load(inBlock, width) / divisors[1]), i);
-        return Blocks::Carried();
-      });
+  blocks.each([&](Num block, Num start) {
+    Ptr states[] = {blocks.memory(block, 2), {}};
+    states[1] = states[0] + e.integer(blocks.size());
+    Num ofFirst = scales[0].load(block), ofSecond = scales[1].load(block);
+    Blocks::Carried none = scale.none(), both = none;
+    both.append(none);
+    auto ends = blocks.elements(start, both, [&](Num i, Num inBlock, const Blocks::Carried &ends) {
+      AdamW::State next = adam.step({p.load(i, width), first.decode(codes[0].load(i, width)) * ofFirst,
+                                     second.decode(codes[1].load(i, width)) * ofSecond},
+                                    g.load(i, width));
+      newP.store(next.parameter, i);
+      states[0].store(next.first, inBlock);
+      states[1].store(next.second, inBlock);
+      Blocks::Carried result = scale.with(next.first, ArrayRef(ends).take_front(2));
+      result.append(scale.with(next.second, ArrayRef(ends).drop_front(2)));
+      return result;
+    });
+    Num divisors[] = {scale.store(ArrayRef(ends).take_front(2), newScales[0], block),
+                      scale.store(ArrayRef(ends).drop_front(2), newScales[1], block)};
+    blocks.elements(start, {}, [&](Num i, Num inBlock, const Blocks::Carried &) {
+      newCodes[0].store(newFirst.encode(states[0].load(inBlock, width) / divisors[0]), i);
+      newCodes[1].store(newSecond.encode(states[1].load(inBlock, width) / divisors[1]), i);
+      return Blocks::Carried();
     });
   });
   return success();

@@ -5,7 +5,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_BLOCKCODES_H
 #define PC_LIB_CODEGEN_KERNELS_BLOCKCODES_H
 
-#include "../Emit/Emit.h"
+#include "../Emit/Kernel.h"
 #include "pcrt/block_codes.h"
 
 namespace pc::kernels {
@@ -26,21 +26,22 @@ private:
   const bool isUnsigned;
 };
 
-/// The blocks of a value that each have one scale. A row of blocks consists of the blocks that differ only in the last
-/// dim.
+/// The blocks of a value that each have one scale.
 class Blocks {
 public:
-  Blocks(Emitter &e, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales);
+  Blocks(Kernel &kernel, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales);
 
-  int64_t rows() const { return numRows; }
-  /// Calls body(block number, first element) for each block of a row.
-  void inRow(Num row, llvm::function_ref<void(Num, Num)> body) const;
+  /// Calls body(block number, first element) for each block. On a CPU, an item is a row of blocks, which differ only in
+  /// the last dim. On a GPU it is a block.
+  void each(llvm::function_ref<void(Num, Num)> body) const;
 
   using Carried = Emitter::Carried;
   using Body = llvm::function_ref<Carried(Num, Num, const Carried &)>;
   /// Covers the elements of a block by vectors of `width` elements (0: single ones): body(index, index in the block,
-  /// values so far).
-  Carried elements(Num first, Carried init, Body body) const { return along(0, first, e.integer(0), init, body); }
+  /// values so far). On a GPU, a thread covers only its own vectors, which are the same each time.
+  Carried elements(Num first, Carried init, Body body) const;
+  /// Memory for `count` f32 per element of the block. On a GPU, a thread reads only what it has written.
+  Ptr memory(Num block, int64_t count) const;
   int64_t width() const { return vectorWidth; }
   /// Elements of a block.
   int64_t size() const { return numElements; }
@@ -48,6 +49,7 @@ public:
 private:
   Carried along(size_t dim, Num at, Num inBlock, const Carried &init, Body body) const;
 
+  Kernel &kernel;
   Emitter &e;
   llvm::SmallVector<int64_t> counts, sides, strides; ///< per dim: number and size of blocks, stride of elements
   int64_t numRows = 1, numElements = 1, vectorWidth;

@@ -33,7 +33,7 @@ constexpr unsigned embeddingGradParts = 5;
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
-/// For CPUs. An item is a row of blocks. In place, a block is read before it is written.
+/// BlockCodes.h defines an item. In place, an element is read before it is written.
 llvm::LogicalResult emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Kernel &kernel);
 llvm::LogicalResult emit(EncodeOp op, Kernel &kernel);
 llvm::LogicalResult emit(DecodeOp op, Kernel &kernel);

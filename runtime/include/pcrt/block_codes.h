@@ -110,6 +110,19 @@ static inline int8_t pcrt_byte_of(const pcrt_dynamic_code *code, double x) {
   return index == code->of_one ? (int8_t)-128 : (int8_t)(x < 0 ? -index : index);
 }
 
+/** Whether codes are those that are wanted, apart from a few elements near the middle of two numbers, which may be
+ * rounded to either. Neighbouring numbers have neighbouring bytes, modulo 256. */
+static inline int pcrt_are_codes(const int8_t *made, const int8_t *wanted, int64_t count) {
+  int64_t neighbours = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint8_t difference = (uint8_t)(made[i] - wanted[i]);
+    if (difference > 1 && difference < 255)
+      return 0;
+    neighbours += difference != 0;
+  }
+  return neighbours <= 2 + count / 500;
+}
+
 /** The scale of a block whose largest and smallest elements are these, or 0. */
 static inline double pcrt_scale_of(double largest, double smallest) {
   double scale = largest >= -smallest ? largest : smallest;
