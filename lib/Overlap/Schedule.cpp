@@ -5,6 +5,7 @@
 #include "pc/Overlap/Passes.h"
 
 #include "BringMovesIn.h"
+#include "OrderUpdates.h"
 #include "Problem.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Layers.h"
@@ -38,11 +39,12 @@ std::string unitName(StringRef tensor) {
 /// before rewriting.
 class BlockScheduler {
 public:
-  BlockScheduler(Block &block, MeshAttr mesh, StringAttr stageAxis) : block(block), mesh(mesh), stageAxis(stageAxis) {}
+  BlockScheduler(Block &block, MeshAttr mesh, StringAttr stageAxis, const ScheduleLimits &limits)
+      : block(block), mesh(mesh), stageAxis(stageAxis), limits(limits) {}
 
   /// Positions are numbered after sums and updates have moved to the ends of their tasks. The problem is solved once
   /// more if chains of moves change when moves are ready.
-  void run(const ScheduleLimits &limits) {
+  void run() {
     hoistCarried();
     sinkSums();
     sinkUpdates();
@@ -99,12 +101,17 @@ private:
   /// have to run these moves in the same order.
   bool sends(Operation *op) const {
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
-    return move && !isa<AllToAllRowsOp>(op) && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) &&
+    return move && !isa<AllToAllRowsOp>(op) && !isOverStages(op) &&
            (isa<CarryOp>(op) || (hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1));
   }
 
+  bool isOverStages(Operation *op) const {
+    auto move = dyn_cast<MoveOpInterface>(op);
+    return move && stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis);
+  }
+
   /// Moves leaves before the readers of other leaves if some are carried, so that a carry may start before these.
-  /// Parameters keep their order, which decides how they are drawn.
+  /// Parameters keep their order, which decides how they are drawn. Updates are sorted for the memory of carries.
   void hoistCarried() {
     if (block.getOps<CarryOp>().empty())
       return;
@@ -115,10 +122,19 @@ private:
     SmallVector<ParameterOp> parameters(block.getOps<ParameterOp>());
     for (ParameterOp parameter : llvm::reverse(parameters))
       parameter->moveBefore(&block, block.begin());
-    for (auto carry : block.getOps<CarryOp>())
-      if (auto state = carry.getX().getDefiningOp<StateOp>();
-          begin && state && state->getBlock() == &block && begin->isBeforeInBlock(state))
-        state->moveBefore(begin);
+    if (!begin)
+      return;
+    orderUpdates(begin, [&](Operation *op) { return isOverStages(op); });
+    for (auto carry : block.getOps<CarryOp>()) {
+      Operation *leaf = carry.getX().getDefiningOp();
+      if (!leaf || !isLeaf(leaf) || carry->isBeforeInBlock(begin))
+        continue;
+      if (leaf->getBlock() == &block && begin->isBeforeInBlock(leaf))
+        leaf->moveBefore(begin);
+      int64_t &bytes = updateBytes[storedFor(leaf)];
+      bytes += byteSize(carry.getResult().getType());
+      mostUpdateBytes = std::max(mostUpdateBytes, bytes);
+    }
   }
 
   /// Moves updates whose values are results of moves to the end of the block, so that the moves can be waited for
@@ -246,6 +262,21 @@ private:
     return state ? state.getParameter() : cast<ParameterOp>(leaf).getName();
   }
 
+  /// The unit of the carries for the update of a parameter: that of the update before, unless it would have more bytes
+  /// than a bucket, or than the largest parameter alone.
+  int64_t unitOfUpdate(StringRef parameter) {
+    if (parameter != updated) {
+      int64_t bytes = updateBytes.lookup(parameter);
+      if (unitBytes && unitBytes + bytes > std::min(limits.bucketBytes, mostUpdateBytes)) {
+        ++updateUnit;
+        unitBytes = 0;
+      }
+      unitBytes += bytes;
+      updated = parameter;
+    }
+    return number(units, {"update", updateUnit});
+  }
+
   /// Adds a move, with the positions at which it is ready, needed and last read.
   void addItem(MoveOpInterface move) {
     Operation *op = move, *source = op->getOperand(0).getDefiningOp();
@@ -287,10 +318,13 @@ private:
     } else if (carry && !isCarriedOut) {
       // Carries of values that only the optimizer reads start after both passes, because the passes need the memory.
       bool isOfLeaf = source && isLeaf(source);
-      if (item.needed > optimizerBegin && isOfLeaf)
+      if (isOfLeaf && optimizerBegin >= 0 && item.needed > optimizerBegin) {
         item.ready = std::max(item.ready, std::min(optimizerBegin, item.needed - 1));
-      std::string of = isOfLeaf ? storedFor(source).str() : sourceName(op);
-      item.unit = number(units, {"carry " + unitName(of), isOfLeaf ? gathers[source]++ : 1});
+        item.unit = unitOfUpdate(storedFor(source));
+      } else {
+        std::string of = isOfLeaf ? storedFor(source).str() : sourceName(op);
+        item.unit = number(units, {"carry " + unitName(of), isOfLeaf ? gathers[source]++ : 1});
+      }
       item.line = 1;
       item.mayWait = false;
     } else if (isa<AllGatherOp, PermuteOp>(op) && !item.mayWait) {
@@ -409,7 +443,8 @@ private:
 
   Block &block;
   MeshAttr mesh;
-  StringAttr stageAxis;         ///< null: all ranks have the same program
+  StringAttr stageAxis; ///< null: all ranks have the same program
+  const ScheduleLimits &limits;
   SmallVector<Operation *> ops; ///< the ops of the block, before rewriting
   llvm::DenseMap<Operation *, int64_t> position;
   bool accumulates = false;                    ///< the block has an accumulation
@@ -421,6 +456,10 @@ private:
   std::map<std::vector<std::string>, int64_t> groups;
   std::map<std::tuple<int, int, unsigned, int64_t>, int64_t> kinds; ///< the kind of a move, and its task
   std::map<std::pair<std::string, int64_t>, int64_t> units;
+  llvm::StringMap<int64_t> updateBytes;           ///< for each parameter, the bytes that its update carries in
+  int64_t mostUpdateBytes = 0;                    ///< the largest of them
+  StringRef updated;                              ///< the parameter whose update read the last carry
+  int64_t updateUnit = 0, unitBytes = 0;          ///< the unit of that carry, and its bytes so far
   llvm::DenseMap<Operation *, int64_t> gathers;   ///< for each tensor, the number of gathers so far
   llvm::DenseMap<int64_t, Operation *> lastStart; ///< for each position, the last start written after it
   SmallVector<Operation *> replaced;
@@ -454,8 +493,8 @@ struct Schedule : pc::impl::ScheduleBase<Schedule> {
         bringMovesIn(accumulate);
       }
       for (auto accumulate : body.getOps<AccumulateOp>())
-        BlockScheduler(accumulate.getBody().front(), mesh, stageAxis).run(limits);
-      BlockScheduler(body, mesh, stageAxis).run(limits);
+        BlockScheduler(accumulate.getBody().front(), mesh, stageAxis, limits).run();
+      BlockScheduler(body, mesh, stageAxis, limits).run();
     }
   }
 };

@@ -79,7 +79,8 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
   let summary = "Local program -> scheduled program: moves run while the ranks compute";
   let description = [{
     Local program -> scheduled program: moves run while the ranks compute. The pass splits moves with traffic into
-    `pc.start` and `pc.wait` if something can run in between. Computing ops keep their order. A move changes its
+    `pc.start` and `pc.wait` if something can run in between. Computing ops keep their order, except updates of
+    parameters with carries, which are sorted by size (below). A move changes its
     position only to a place where its operands have been computed and its results are not needed yet.
 
     ```mlir
@@ -117,6 +118,9 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
       has been used for the last time. At most `prefetch` + 1 units are therefore in memory at any time, and fewer if
       their payload would exceed `prefetch-bytes`. A unit does not wait for an earlier unit that is still used after
       this unit is needed, such as an embedding that is also the head; such earlier units are kept in addition.
+    * Carries to the device also belong to units: in the passes, to units of layers; in the optimizer, to units of updates
+      that follow each other, with up to `bucket-bytes`, or one parameter. An update frees a gradient, so small parameters
+      are updated first; then there is room when the states of the largest ones arrive.
     * Other gathers, and steps around a ring, start one matrix product before their position, because their results are
       large.
     * All other moves start as soon as they can. A move stays blocking if nothing could run between its start and its wait.
