@@ -4,6 +4,7 @@
 // kinds differ, the buffer has the kind that is last in the enum.
 //===-----------------------------------------------------------------------------===//
 #include "MemoryUse.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
@@ -90,7 +91,7 @@ bool isWeight(Value value) {
     return isa<AllGatherOp>(wait.getStart().getMoves()[cast<OpResult>(value).getResultNumber()]) &&
            isWeight(wait.getStart().getInputs()[cast<OpResult>(value).getResultNumber()]);
   return isa_and_nonnull<ParameterOp>(op) ||
-         (isa_and_nonnull<CastOp, AllGatherOp, ResizeOp>(op) && isWeight(op->getOperand(0)));
+         (isa_and_nonnull<CastOp, AllGatherOp, ResizeOp, EncodeOp>(op) && isWeight(op->getOperand(0)));
 }
 
 /// Returns true if both passes of a microbatch read a gathered weight, as they do if it is gathered once for all

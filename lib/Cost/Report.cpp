@@ -6,6 +6,7 @@
 #include "pc/Cost/Report.h"
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
@@ -297,6 +298,17 @@ static json::Value describeStates(ModuleOp program) {
   return states;
 }
 
+/// What a step rounds to codes, apart from states: the matrices that the passes read, with their bits and the bound of
+/// the error of an element. Null if there is nothing.
+static json::Value describeLossy(ModuleOp program) {
+  int64_t matrices = 0;
+  program.walk([&](EncodeOp encode) { matrices += encode.getIsLinear(); });
+  if (!matrices)
+    return nullptr;
+  return json::Array{json::Object{
+      {"what", "weights"}, {"bits", 8}, {"tensors", matrices}, {"bound", "largest magnitude of the block / 254"}}};
+}
+
 int64_t pc::largestArena(ModuleOp planned) {
   int64_t bytes = 0;
   planned.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
@@ -370,6 +382,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
         figures["rows"] = std::move(rows);
       if (json::Value states = describeStates(program); states.kind() != json::Value::Null)
         figures["states"] = std::move(states);
+      if (json::Value lossy = describeLossy(program); lossy.kind() != json::Value::Null)
+        figures["lossy"] = std::move(lossy);
       if (generates(planned))
         figures["weights"] = describeWeights(program);
       // Ranks of different stages may also have equal figures.

@@ -209,6 +209,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
         "Optimizer: adamw, sgd, adafactor, amsgrad, lion, muon or a file that ends in .mlir; settings as in "
         "muon:momentum=0.9");
   field(fields.states, "states", "How AdamW's states are stored: f32, or 8bit, in codes with a scale per 256 elements");
+  field(fields.weightPrecision, "weight-precision",
+        "How matrices are read and gathered in training: full, or int8, in codes with a scale per 256 elements (CPU)");
   field(fields.step.ema, "ema",
         "Also keep an exponential average of the trained parameters with this decay, as in 0.999, in checkpoints");
   field(fields.adapters.lora, "lora",
@@ -311,6 +313,10 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(fields.states != "f32" && fields.states != "8bit",
          "--states=" + fields.states + " is not a way to store the states of the optimizer (f32, 8bit)");
   refuse(mode != "train" && given("states"), "--states is for training; leave out --mode=" + mode);
+  refuse(fields.weightPrecision != "full" && fields.weightPrecision != "int8",
+         "--weight-precision=" + fields.weightPrecision + " is not a way to read matrices (full, int8)");
+  refuse(mode != "train" && given("weight-precision"), "--weight-precision is for training; leave out --mode=" + mode +
+                                                           (mode == "generate" ? ", or use --weights" : ""));
   for (const char *flag : {"pipeline", "recompute", "local-sgd"})
     refuse(mode == "generate" && given(flag), "--" + Twine(flag) + " does not work with --mode=generate yet");
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),

@@ -89,6 +89,8 @@ private:
     // This runs before casts and copies come between parameters and the ops that read them.
     if (options.train && options.states == "8bit")
       add(createQuantizeStates(), PCRT_INFEASIBLE);
+    if (options.train && options.weightPrecision == "int8")
+      add(createQuantizeWeights(), PCRT_INFEASIBLE);
     finishStep();
   }
 

@@ -76,7 +76,11 @@ LogicalResult pc::detail::verifyElementTypes(Operation *op) {
   Kinds kinds = kindsOf(op);
   bool cast = isa<CastOp>(op), view = isa<ColumnsOp, ReshapeOp>(op);
   auto einsum = dyn_cast<EinsumOp>(op);
-  const bool readsCodes = (einsum && isDecoding(einsum)) || isa<DecodeOp>(op), makesCodes = isa<EncodeOp>(op);
+  auto isOfCodes = [](Type type) { return getElementTypeOrSelf(type).isInteger(8); };
+  const bool copies =
+      isa<CopyOp>(op) && isOfCodes(op->getOperand(0).getType()) && isOfCodes(op->getResult(0).getType());
+  const bool readsCodes = (einsum && isDecoding(einsum)) || isa<DecodeOp>(op) || copies,
+             makesCodes = isa<EncodeOp>(op) || copies;
   auto check = [&](StringRef what, unsigned i, Type type, ArrayRef<unsigned> indices,
                    ArrayRef<unsigned> wide) -> LogicalResult {
     Type element = mlir::cast<RankedTensorType>(type).getElementType();

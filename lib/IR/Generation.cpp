@@ -58,16 +58,18 @@ std::optional<CodedAdamW> pc::asCodedAdamW(FusionOp fusion) {
   return codedAdamW(*all.begin());
 }
 
-/// Checks (C1) and (C2) of ops that code blocks.
-static LogicalResult verifyBlocks(Operation *op, Value value, Value codes, Value scales) {
+/// Checks (C1) to (C3) of ops that code blocks.
+template <typename Op> static LogicalResult verifyBlocks(Op op, Value value, Value codes, Value scales) {
   auto type = cast<RankedTensorType>(value.getType()), ofCodes = cast<RankedTensorType>(codes.getType()),
        ofScales = cast<RankedTensorType>(scales.getType());
   if (ofCodes.getShape() != type.getShape() || !ofCodes.getElementType().isInteger(8))
-    return op->emitOpError() << "has codes " << ofCodes << ", which must be i8 and have the shape of " << type
-                             << " (C1)";
+    return op.emitOpError() << "has codes " << ofCodes << ", which must be i8 and have the shape of " << type
+                            << " (C1)";
   if (!blockOf(type.getShape(), ofScales.getShape()))
-    return op->emitOpError() << "has scales " << ofScales << ", whose sizes must divide the sizes of " << type
-                             << " (C2)";
+    return op.emitOpError() << "has scales " << ofScales << ", whose sizes must divide the sizes of " << type
+                            << " (C2)";
+  if (op.getIsLinear() && op.getIsUnsigned())
+    return op.emitOpError() << "has a code that is linear and unsigned, which does not exist (C3)";
   return success();
 }
 LogicalResult EncodeOp::verify() { return verifyBlocks(*this, getX(), getCodes(), getScales()); }

@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/PlacementGraph.h"
 
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/DimClasses.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -49,11 +50,11 @@ Value pc::origin(Value value) {
   }
 }
 
-/// Looks through casts and resizes, which have the placement of their operand.
+/// Looks through casts, resizes and codes, which have the placement of their operand.
 Value pc::source(Value value) {
   while (true) {
     value = origin(value);
-    if (!isa_and_nonnull<CastOp, ResizeOp>(value.getDefiningOp()))
+    if (!isa_and_nonnull<CastOp, ResizeOp, EncodeOp, DecodeOp>(value.getDefiningOp()))
       return value;
     value = value.getDefiningOp()->getOperand(0);
   }

@@ -6,6 +6,7 @@
 // once.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
 
 using namespace mlir;
@@ -186,10 +187,10 @@ void PlacementProblem::outputRows(unsigned id) {
     rows[id].push_back(Row{{AxisState::root()}, {}, -1});
 }
 
-/// Returns true if `node` only copies or rounds: it is a copy, or the cast of a weight. Then its result has the
-/// placement of its operand.
+/// Returns true if `node` only copies or rounds: it is a copy, the cast of a weight, or encodes one. Then its results
+/// have the placement of its operand.
 bool PlacementProblem::isVersion(const PlacementNode &node) const {
-  return isa<CopyOp>(node.op) || (isa<CastOp>(node.op) && isWeight(graph.values[node.operands[0]]));
+  return isa<CopyOp>(node.op) || (isa<CastOp, EncodeOp>(node.op) && isWeight(graph.values[node.operands[0]]));
 }
 
 /// Returns true if `seeds.must` applies to this node.

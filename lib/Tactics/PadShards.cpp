@@ -8,6 +8,7 @@
 
 #include "Tactics.h"
 #include "mlir/IR/Builders.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Parts.h"
 #include "pc/Shard/PlacementGraph.h"
@@ -141,11 +142,15 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
         return signalPassFailure();
       }
     SmallVector<ParameterOp> parameters;
-    llvm::StringSet<> inBlocks; // padding would change the blocks of their states
+    llvm::StringSet<> inBlocks; // padding would change the blocks of their codes, or of their states'
     getOperation().walk([&](ParameterOp parameter) { parameters.push_back(parameter); });
     getOperation().walk([&](StateOp state) {
       if (isCode(getElementTypeOrSelf(state.getType())))
         inBlocks.insert(state.getParameter());
+    });
+    getOperation().walk([&](EncodeOp encode) {
+      if (auto parameter = encode.getX().getDefiningOp<ParameterOp>())
+        inBlocks.insert(parameter.getName());
     });
     for (ParameterOp parameter : parameters)
       if (int64_t dim = dimToPad(parameter);

@@ -7,6 +7,7 @@
 #include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/NameGlobs.h"
 #include "pc/IR/Parts.h"
@@ -42,16 +43,19 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
       continue;
     LaterSplit split = later(cast<ParameterOp>(leaves[0]), d);
     bool legal = true, unsplit = split.ranks == 1;
-    for (Operation *leaf : leaves) {
-      int64_t own = dimOfLeaf(leaf, cast<ParameterOp>(leaves[0]), d);
-      if (own < 0) // a state without this dim stays whole
-        continue;
-      SmallVector<StringAttr> others = placement(leaf->getResult(0)).axes(own);
+    auto check = [&](Value value, int64_t own) {
+      SmallVector<StringAttr> others = placement(value).axes(own);
       unsplit &= others.empty();
-      legal &= cast<RankedTensorType>(leaf->getResult(0).getType()).getDimSize(own) %
+      legal &= cast<RankedTensorType>(value.getType()).getDimSize(own) %
                    (mesh.size(seeds.axis) * mesh.size(others) * split.ranks) ==
                0;
-    }
+    };
+    for (Operation *leaf : leaves)
+      if (int64_t own = dimOfLeaf(leaf, cast<ParameterOp>(leaves[0]), d); own >= 0) // other states stay whole
+        check(leaf->getResult(0), own);
+    for (Operation *user : leaves[0]->getUsers())
+      if (auto encode = dyn_cast<EncodeOp>(user)) // shards have whole blocks
+        check(encode.getScales(), d);
     if (!legal)
       continue;
     std::tuple<bool, bool, int64_t> key{unsplit, split.ofActivation, shape[d]};
@@ -66,7 +70,7 @@ bool pc::isMaster(ParameterOp parameter) {
   for (Operation *user : parameter->getUsers()) {
     if (isa<AccumulateOp>(user->getParentOp()))
       return false;
-    rounded |= isa<CastOp>(user);
+    rounded |= isa<CastOp, EncodeOp>(user);
   }
   return rounded;
 }
@@ -155,11 +159,13 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     });
   for (size_t i = 0; i < parameters.size(); ++i)
     for (Operation *user : parameters[i].getUsers())
-      if (isa<CastOp>(user)) {
-        parameters.push_back(user->getResult(0));
+      if (isa<CastOp, EncodeOp>(user)) {
         auto parameter = cast<ParameterOp>(source(parameters[i]).getDefiningOp());
-        if (stage < 3 && !isExpert(parameter) && isMaster(parameter))
-          rest[user->getResult(0)] = AxisState::whole();
+        for (Value rounded : user->getResults()) {
+          parameters.push_back(rounded);
+          if (stage < 3 && !isExpert(parameter) && isMaster(parameter))
+            rest[rounded] = AxisState::whole();
+        }
       }
   if (stage == 3 && reshardAfterForward) {
     llvm::erase_if(parameters, [&](Value value) {

@@ -1400,6 +1400,14 @@ func.func @blocks(%c: tensor<4x6xi8>, %s: tensor<2x4xf32>) {
 
 // -----
 
+func.func @unsignedIntegers(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{has a code that is linear and unsigned, which does not exist (C3)}}
+  %c, %s = pc.encode linear unsigned %x : (tensor<4x6xf32>) -> (tensor<4x6xi8>, tensor<2x3xf32>)
+  return
+}
+
+// -----
+
 func.func @notCodes(%c: tensor<4x6xi32>, %s: tensor<2x3xf32>) {
   // expected-error @+1 {{which must be i8}}
   %x = pc.decode dynamic %c, %s : (tensor<4x6xi32>, tensor<2x3xf32>) -> tensor<4x6xf32>

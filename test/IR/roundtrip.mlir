@@ -130,6 +130,8 @@ func.func @optimizer(%p: tensor<4xf32>, %norm: tensor<f32>, %h: tensor<9xf32>) {
 func.func @blocks(%x: tensor<4x6xf32>, %p: tensor<4x6xf32, #pc.place<[dp, _]>>) {
   %codes, %scales = pc.encode dynamic %x : (tensor<4x6xf32>) -> (tensor<4x6xi8>, tensor<2x1xf32>)
   %y = pc.decode dynamic %codes, %scales : (tensor<4x6xi8>, tensor<2x1xf32>) -> tensor<4x6xf32>
+  %integers, %steps = pc.encode linear %x : (tensor<4x6xf32>) -> (tensor<4x6xi8>, tensor<2x1xf32>)
+  %z = pc.decode linear %integers, %steps : (tensor<4x6xi8>, tensor<2x1xf32>) -> tensor<4x6xf32>
   %placed:2 = pc.encode dynamic unsigned %p : (tensor<4x6xf32, #pc.place<[dp, _]>>) -> (tensor<4x6xi8, #pc.place<[dp, _]>>, tensor<2x1xf32, #pc.place<[dp, _]>>)
   return
 }

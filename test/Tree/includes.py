@@ -31,6 +31,7 @@ ALLOWED["Search"] = {"Driver", *ALLOWED["Driver"]}
 
 # Folders in a room, in the order in which they may include each other; "" is the room itself.
 FOLDERS = {
+    "Autodiff": ["", "Codes"],
     "Codegen": ["Fuse", "Emit", "Kernels", "Rows", "Native", "Gpu", "Count", "ReadBack", "Host"],  # what checks knows no writer
     "Pipeline": ["Schedule", ""],  # schedules are values, without MLIR
     "Search": ["Space", "Price", "Bound", "Report", "Order", ""],

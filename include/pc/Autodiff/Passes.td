@@ -453,6 +453,40 @@ def QuantizeStates : Pass<"pc-quantize-states", "mlir::ModuleOp"> {
   }];
 }
 
+def QuantizeWeights : Pass<"pc-quantize-weights", "mlir::ModuleOp"> {
+  let summary = "Let the passes read matrices as codes of 8 bits";
+  let description = [{
+    Step program -> step program. The step encodes each large matrix once (`pc.encode linear`), and decodes it before its first reader in the
+    forward pass and before its first reader in the backward pass. So a plan that gathers a matrix (ZeRO) sends codes and scales: 1.016 bytes per
+    element. The optimizer reads and writes the f32 parameter, and the gradient of the decoded matrix is its gradient. This is qwZ of ZeRO++.
+
+    Blocks are those of `pc-quantize-states`. Their position does not depend on the plan, and plans split between blocks, so every plan rounds in
+    the same way. Tables that an embedding reads, vectors, parameters with fewer than 4096 elements, and those that blocks do not divide stay
+    as they are.
+
+    ```mlir
+    // pc-opt --pc-differentiate --pc-quantize-weights
+    func.func @model() {
+      %x = pc.input data "x" dims ["batch", "embed"] : tensor<4x64xf32>
+      %w = pc.parameter "w" dims ["embed", "out"] init <fill, 1.0>
+        source <"w", shape = [64, 96], start = [0, 0], size = [64, 96]> : tensor<64x96xf32>
+      %y = pc.einsum "b e, e o -> b o" %x, %w : (tensor<4x64xf32>, tensor<64x96xf32>) -> tensor<4x96xf32>
+      %loss = pc.einsum "b o ->" %y : (tensor<4x96xf32>) -> tensor<f32>
+      pc.output loss "loss" %loss : tensor<f32>
+      return
+    }
+    // becomes
+    %w = pc.parameter "w" ...
+    %c, %s = pc.encode linear %w : (tensor<64x96xf32>) -> (tensor<64x96xi8>, tensor<4x6xf32>)
+    ...
+    %d = pc.decode linear %c, %s : (tensor<64x96xi8>, tensor<4x6xf32>) -> tensor<64x96xf32>
+    %y = pc.einsum "b e, e o -> b o" %xm, %d : ...
+    ...
+    %w2, %m2, %v2 = pc.adamw %w, ...
+    ```
+  }];
+}
+
 def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
   let summary = "Compute values of the forward pass again in the backward pass, instead of keeping them";
   let description = [{

@@ -48,6 +48,8 @@ struct CompileOptions {
   ChunkLossOptions lossChunks;   ///< chunks of tokens in which logits and loss are computed
   DifferentiateOptions step;     ///< the plan sets the microbatches
   std::string states = "f32";    ///< how AdamW's states are stored: f32, or 8bit (pc-quantize-states)
+  std::string weightPrecision =
+      "full"; ///< how the passes of training read matrices: full, or int8 (pc-quantize-weights)
   std::string machine = PipelineParallelOptions().machine; ///< name or file of the machine for all predicted times
   int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit
   int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< programs with at most this many ops have inlined tasks

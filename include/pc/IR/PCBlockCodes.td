@@ -1,6 +1,6 @@
 //===- PCBlockCodes.td - Values as codes of 8 bits with a scale per block ---------------------===//
-// pc-quantize-states writes these ops. Few parts of the compiler need to know them, so their classes are in a
-// separate header (pc/IR/BlockCodes.h).
+// pc-quantize-states and pc-quantize-weights write these ops. Few parts of the compiler need to know them, so their
+// classes are in a separate header (pc/IR/BlockCodes.h).
 //===-----------------------------------------------------------------------------------------===//
 #ifndef PC_IR_PCBLOCKCODES_TD
 #define PC_IR_PCBLOCKCODES_TD
@@ -23,17 +23,22 @@ def PC_EncodeOp : PC_BlockCoding<"encode"> {
     divided by the scale. With `dynamic`, the numbers are from -1 to 1, and with `dynamic unsigned` from 0 to 1
     (`pcrt/block_codes.h`). Encoding a result of `pc.decode` gives the same codes and scales again.
 
+    With `linear`, the numbers are the integers from -127 to 127, and the scale is the largest magnitude divided by 127.
+    A decoded element differs from the original by at most 1/254 of the largest magnitude of its block. A block with an
+    element that is not finite has the scale NaN.
+
     Dims may be split between blocks: a rank has codes and scales of whole blocks, equal to the ones that one device
     would compute.
 
     Constraints: (C1) codes have the value's shape and type i8; (C2) scales have the same number of dims as the value,
-    and each of their sizes divides the value's size.
+    and each of their sizes divides the value's size;
+    (C3) `linear` is never `unsigned`.
 
     Example: `%c, %s = pc.encode dynamic unsigned %v : (tensor<64x256xf32>) -> (tensor<64x256xi8>, tensor<4x16xf32>)` has blocks of 16 x 16.
   }];
-  let arguments = (ins AnyRankedTensor:$x, UnitAttr:$is_unsigned);
+  let arguments = (ins AnyRankedTensor:$x, UnitAttr:$is_unsigned, UnitAttr:$is_linear);
   let results = (outs AnyRankedTensor:$codes, AnyRankedTensor:$scales);
-  let assemblyFormat = "`dynamic` (`unsigned` $is_unsigned^)? $x attr-dict `:` functional-type($x, results)";
+  let assemblyFormat = "(`linear` $is_linear^) : (`dynamic`)? (`unsigned` $is_unsigned^)? $x attr-dict `:` functional-type($x, results)";
 }
 
 def PC_DecodeOp : PC_BlockCoding<"decode"> {
@@ -44,9 +49,9 @@ def PC_DecodeOp : PC_BlockCoding<"decode"> {
 
     Example: `%v = pc.decode dynamic unsigned %c, %s : (tensor<64x256xi8>, tensor<4x16xf32>) -> tensor<64x256xf32>`
   }];
-  let arguments = (ins AnyRankedTensor:$codes, AnyRankedTensor:$scales, UnitAttr:$is_unsigned);
+  let arguments = (ins AnyRankedTensor:$codes, AnyRankedTensor:$scales, UnitAttr:$is_unsigned, UnitAttr:$is_linear);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "`dynamic` (`unsigned` $is_unsigned^)? $codes `,` $scales attr-dict `:` functional-type(operands, $result)";
+  let assemblyFormat = "(`linear` $is_linear^) : (`dynamic`)? (`unsigned` $is_unsigned^)? $codes `,` $scales attr-dict `:` functional-type(operands, $result)";
 }
 
 #endif

@@ -23,7 +23,9 @@ static Num choose(Emitter &e, Num x, ArrayRef<double> limits, ArrayRef<double> v
   return chosen;
 }
 
-Num DynamicCode::decode(Num bytes) const {
+Num BlockCode::decode(Num bytes) const {
+  if (isLinear)
+    return bytes;
   Num index = isUnsigned ? e.select(bytes < e.real(0), bytes + 256.0, bytes) + 1.0 : e.max(bytes, 0.0 - bytes);
   SmallVector<double> first(code.first, code.first + PCRT_POWERS);
   Num number = e.fma(index, choose(e, index, first, code.slope), choose(e, index, first, code.intercept));
@@ -33,8 +35,10 @@ Num DynamicCode::decode(Num bytes) const {
   return e.select(index < e.real(code.of_one), number, e.real(1));
 }
 
-/// Within a power, the index is a linear function of the magnitude, and a store rounds it down.
-Num DynamicCode::encode(Num x) const {
+/// A store rounds towards zero. Within a power of a dynamic code, the index is a linear function of the magnitude.
+Num BlockCode::encode(Num x) const {
+  if (isLinear)
+    return e.select(x < e.real(0), x - 0.5, x + 0.5);
   Num size = e.max(x, isUnsigned ? e.real(0) : 0.0 - x);
   double inverse[PCRT_POWERS], offset[PCRT_POWERS], first[PCRT_POWERS];
   for (int power = 0; power < PCRT_POWERS; ++power) {
@@ -66,7 +70,6 @@ Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales
 }
 
 void Blocks::each(llvm::function_ref<void(Num, Num)> body) const {
-  kernel.kind = "optimizer";
   auto first = [&](Num block) {
     Num at = e.integer(0);
     for (size_t d = counts.size(); d-- > 0; block = block / counts[d])
@@ -124,18 +127,25 @@ Blocks::Carried Blocks::along(size_t dim, Num at, Num inBlock, const Carried &in
 }
 
 namespace {
-/// The scale of a block, from its largest element and the negative of its smallest one.
+/// The scale of a block. Dynamic codes need its largest element and the negative of its smallest one. The linear code
+/// needs the largest magnitude, and 1 if an element is not finite.
 class Scale {
 public:
-  Scale(Kernel &kernel, const Blocks &blocks) : kernel(kernel), e(kernel.e), width(blocks.width()) {}
+  Scale(Kernel &kernel, const Blocks &blocks, bool isLinear = false)
+      : kernel(kernel), e(kernel.e), width(blocks.width()), isLinear(isLinear) {}
 
   Blocks::Carried none() const {
-    Num least = e.real(-std::numeric_limits<float>::infinity());
+    Num least = e.real(isLinear ? 0 : -infinity);
     least = width ? e.splat(least, width) : least;
     return {least, least};
   }
   /// `ends` of some elements and of x.
-  Blocks::Carried with(Num x, ArrayRef<Num> ends) const { return {e.max(x, ends[0]), e.max(0.0 - x, ends[1])}; }
+  Blocks::Carried with(Num x, ArrayRef<Num> ends) const {
+    if (!isLinear)
+      return {e.max(x, ends[0]), e.max(0.0 - x, ends[1])};
+    Num magnitude = e.max(x, 0.0 - x);
+    return {e.max(magnitude, ends[0]), e.select(magnitude < e.real(infinity), ends[1], none()[1] + 1.0)};
+  }
 
   /// Stores the scale, and returns the number by which elements are divided. If the elements of a block are too small,
   /// the scale is 0 and the divisor is 1; the quotients are then encoded as 0.
@@ -145,21 +155,29 @@ public:
       Blocks::Carried all = kernel.simt->across({true, true}, {high, low});
       high = all[0], low = all[1];
     }
-    Num isSmall = e.max(high, low) < e.real(PCRT_LEAST_SCALE), scale = e.select(high < low, 0.0 - low, high);
-    e.once([&] { scales.store(e.select(isSmall, e.real(0), scale), block); });
+    Num isSmall = (isLinear ? high : e.max(high, low)) < e.real(PCRT_LEAST_SCALE);
+    Num scale = isLinear ? high / e.real(PCRT_LARGEST_LINEAR) : e.select(high < low, 0.0 - low, high);
+    Num stored = e.select(isSmall, e.real(0), scale);
+    if (isLinear)
+      stored = e.select(low < e.real(1), stored, e.real(std::numeric_limits<float>::quiet_NaN()));
+    e.once([&] { scales.store(stored, block); });
     return e.select(isSmall, e.real(1), scale);
   }
 
 private:
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+
   Kernel &kernel;
   Emitter &e;
   const int64_t width;
+  const bool isLinear;
 };
 } // namespace
 
 LogicalResult pc::kernels::emit(DecodeOp op, Kernel &kernel) {
   Blocks blocks(kernel, shapeOf(op.getResult()), shapeOf(op.getScales()));
-  DynamicCode code(kernel.e, op.getIsUnsigned());
+  BlockCode code(kernel.e, op.getIsUnsigned(), op.getIsLinear());
+  kernel.kind = op.getIsLinear() ? "elementwise" : "optimizer";
   blocks.each([&](Num block, Num first) {
     Num scale = kernel.operands[1].load(block);
     blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
@@ -172,8 +190,9 @@ LogicalResult pc::kernels::emit(DecodeOp op, Kernel &kernel) {
 
 LogicalResult pc::kernels::emit(EncodeOp op, Kernel &kernel) {
   Blocks blocks(kernel, shapeOf(op.getX()), shapeOf(op.getScales()));
-  DynamicCode code(kernel.e, op.getIsUnsigned());
-  Scale scale(kernel, blocks);
+  BlockCode code(kernel.e, op.getIsUnsigned(), op.getIsLinear());
+  kernel.kind = op.getIsLinear() ? "elementwise" : "optimizer";
+  Scale scale(kernel, blocks, op.getIsLinear());
   Ptr x = kernel.operands[0];
   blocks.each([&](Num block, Num first) {
     auto ends = blocks.elements(first, scale.none(), [&](Num i, Num, const Blocks::Carried &ends) {
@@ -203,11 +222,12 @@ LogicalResult pc::kernels::emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Ker
       scales[] = {in(coded.first.getScales()), in(coded.second.getScales())},
       newCodes[] = {out(coded.newFirst.getCodes()), out(coded.newSecond.getCodes())},
       newScales[] = {out(coded.newFirst.getScales()), out(coded.newSecond.getScales())};
-  DynamicCode first(e, coded.first.getIsUnsigned()), second(e, coded.second.getIsUnsigned()),
+  BlockCode first(e, coded.first.getIsUnsigned()), second(e, coded.second.getIsUnsigned()),
       newFirst(e, coded.newFirst.getIsUnsigned()), newSecond(e, coded.newSecond.getIsUnsigned());
   Blocks blocks(kernel, shapeOf(op.getParameter()), shapeOf(coded.first.getScales()));
   Scale scale(kernel, blocks);
   AdamW adam(e, in(op.getCoefficient()), in(op.getHyper()));
+  kernel.kind = "optimizer";
   const int64_t width = blocks.width();
   blocks.each([&](Num block, Num start) {
     Ptr states[] = {blocks.memory(block, 2), {}};

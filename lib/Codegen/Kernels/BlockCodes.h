@@ -1,5 +1,5 @@
 //===- BlockCodes.h - Codes of 8 bits in kernels -----------------------------------------===//
-// The dynamic code of pcrt/block_codes.h as arithmetic on vectors, and loops over the blocks of a value that share a
+// The codes of pcrt/block_codes.h as arithmetic on vectors, and loops over the blocks of a value that share a
 // scale.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_BLOCKCODES_H
@@ -11,11 +11,13 @@
 namespace pc::kernels {
 
 /// Numbers of one code. Bytes are f32, as loads and stores of i8 convert them.
-class DynamicCode {
+class BlockCode {
 public:
-  DynamicCode(Emitter &e, bool isUnsigned) : e(e), code(pcrt_dynamic(isUnsigned)), isUnsigned(isUnsigned) {}
+  BlockCode(Emitter &e, bool isUnsigned, bool isLinear = false)
+      : e(e), code(pcrt_dynamic(isUnsigned)), isUnsigned(isUnsigned), isLinear(isLinear) {}
 
-  /// Converts signed bytes to the numbers that they stand for, with the same bits as pcrt_number_of_byte.
+  /// Converts signed bytes to the numbers that they stand for. Those of a dynamic code have the bits of
+  /// pcrt_number_of_byte.
   Num decode(Num bytes) const;
   /// The bytes of the numbers that are nearest to `x`, from -128 to 255.
   Num encode(Num x) const;
@@ -23,7 +25,7 @@ public:
 private:
   Emitter &e;
   const pcrt_dynamic_code code;
-  const bool isUnsigned;
+  const bool isUnsigned, isLinear;
 };
 
 /// The blocks of a value that each have one scale.

@@ -1,4 +1,4 @@
-/* Values of optimizer states in 8 bits: codes, and one scale for each block of elements. An element is the number of
+/* Values in 8 bits: codes, and one scale for each block of elements. An element is the number of
  * its code times the scale of its block.
  *
  * Numbers of codes are those of the dynamic code of bitsandbytes (T. Dettmers et al., "8-bit optimizers via block-wise
@@ -12,8 +12,11 @@
  *
  * The scale is the element with the largest magnitude, with its sign, so its number is 1. Coding decoded values again
  * therefore yields the same codes and scales. A block of smaller elements than PCRT_LEAST_SCALE becomes zeros: products
- * of scales and numbers would lose bits. The compiler, which writes kernels, its interpreter, and the runtime, which
- * converts checkpoints, read the numbers here. */
+ * of scales and numbers would lose bits.
+ *
+ * The linear code, for matrices that the passes read, has the integers from -127 to 127 as numbers. Its scale is the
+ * largest magnitude divided by 127, or NaN if an element is not finite. The compiler, which writes kernels, its
+ * interpreter, and the runtime, which converts checkpoints, read the numbers here. */
 #ifndef PCRT_BLOCK_CODES_H
 #define PCRT_BLOCK_CODES_H
 
@@ -28,6 +31,8 @@
 /** Scales below this are 0. */
 #define PCRT_LEAST_SCALE 1e-30
 #define PCRT_POWERS 7
+/** The largest number of the linear code. */
+#define PCRT_LARGEST_LINEAR 127
 
 /** The name of the state with the scales of a state: "exp_avg" PCRT_SCALES. */
 #define PCRT_SCALES "_scale"

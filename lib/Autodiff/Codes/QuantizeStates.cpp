@@ -5,7 +5,7 @@
 #define GEN_PASS_DEF_QUANTIZESTATES
 #include "pc/Autodiff/Passes.h"
 
-#include "pc/Autodiff/Optimizers.h"
+#include "Blocks.h"
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Parts.h"
 #include "pcrt/block_codes.h"
@@ -14,35 +14,6 @@
 
 using namespace mlir;
 using namespace pc;
-
-/// Parameters of smaller tensors keep their states in f32, as in bitsandbytes.
-static constexpr int64_t fewest = 4096;
-
-/// The sides of a block: it is a square in the parameter's last dim and in one other. So both can be split among many
-/// ranks, and heads, of which there are few, are not divided into blocks. If only the last dim is long enough, a block
-/// is a part of a row.
-static std::optional<SmallVector<int64_t>> blockFor(ParameterOp parameter) {
-  constexpr int64_t side = 16;
-  static_assert(side * side == PCRT_STATE_BLOCK);
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(parameter.getType()).getShape();
-  const int64_t last = std::ssize(shape) - 1;
-  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, last));
-  llvm::stable_sort(order, [&](int64_t a, int64_t b) { return shape[a] > shape[b]; });
-  auto fits = [&](ArrayRef<int64_t> block) {
-    return llvm::all_of(llvm::zip_equal(shape, block),
-                        [](auto pair) { return std::get<0>(pair) % std::get<1>(pair) == 0; }) &&
-           partsOfBlocks(parameter, block);
-  };
-  for (int64_t dim : order) {
-    SmallVector<int64_t> block(shape.size(), 1);
-    block[dim] = block[last] = side;
-    if (fits(block))
-      return block;
-  }
-  SmallVector<int64_t> row(shape.size(), 1);
-  row[last] = PCRT_STATE_BLOCK;
-  return fits(row) ? std::optional(row) : std::nullopt;
-}
 
 namespace {
 
@@ -67,7 +38,7 @@ struct QuantizeStates : pc::impl::QuantizeStatesBase<QuantizeStates> {
         quantize(op, block->second);
     if (!blocks.empty())
       return;
-    step.emitError() << "pc-quantize-states: every parameter is a table or a vector, has fewer than " << fewest
+    step.emitError() << "pc-quantize-states: every parameter is a table or a vector, has fewer than " << fewestForCodes
                      << " elements, or has no dims that blocks of " << PCRT_STATE_BLOCK
                      << " elements divide, so all states stay f32; leave out --states";
     signalPassFailure();
@@ -85,9 +56,7 @@ private:
       if (!parameter)
         continue;
       SmallVector<ParameterPart> parts = partsOf(parameter);
-      ArrayRef<int64_t> shape = parts[0].source.getShape();
-      bool isFit = !isTable(parameter) && shape.size() >= 2 && ShapedType::getNumElements(shape) >= fewest &&
-                   op.getExpAvg().getDefiningOp<StateOp>() && op.getExpAvgSq().getDefiningOp<StateOp>();
+      bool isFit = op.getExpAvg().getDefiningOp<StateOp>() && op.getExpAvgSq().getDefiningOp<StateOp>();
       std::optional<SmallVector<int64_t>> block = isFit ? blockFor(parameter) : std::nullopt;
       if (block)
         blocks[op] = *block, parts = *partsOfBlocks(parameter, *block);
@@ -124,14 +93,11 @@ private:
   static void store(StateOp state, OpOperand &use, Value updated, ArrayRef<int64_t> block) {
     const bool isUnsigned = pcrt_state_is_unsigned(state.getName().str().c_str());
     auto type = cast<RankedTensorType>(state.getType());
-    SmallVector<int64_t> shape;
-    for (auto [size, of] : llvm::zip_equal(type.getShape(), block))
-      shape.push_back(size / of);
     OpBuilder builder(state.getContext());
     builder.setInsertionPointAfter(state);
     Location loc = state.getLoc();
     auto codes = RankedTensorType::get(type.getShape(), builder.getI8Type()),
-         ofScales = RankedTensorType::get(shape, type.getElementType());
+         ofScales = RankedTensorType::get(shapeOfScales(type.getShape(), block), type.getElementType());
     StringAttr name = builder.getStringAttr(state.getName() + PCRT_SCALES);
     Value scales = StateOp::create(builder, loc, ofScales, name, state.getParameterAttr(), state.getDimsAttr(), nullptr,
                                    nullptr, nullptr);
