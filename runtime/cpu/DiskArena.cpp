@@ -57,7 +57,10 @@ DiskArena::DiskArena(const std::string &directory, int64_t bytes, int mostCopies
     : directory(directory), file(openNameless(directory)), copies(size_t(mostCopies)), queue(size_t(mostCopies)) {
   if (file < 0)
     fail(PCRT_RESOURCE, withErrno("--scratch " + directory + ": cannot make a file there"));
-  if (int error = posix_fallocate(file, 0, std::max(bytes, kBlock))) {
+  int error = 0;
+  while ((error = posix_fallocate(file, 0, std::max(bytes, kBlock))) == EINTR) {
+  }
+  if (error) {
     close(file);
     errno = error;
     fail(PCRT_RESOURCE,

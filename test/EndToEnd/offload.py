@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/offload.py quick|all|faults|MODEL OPTIMIZER PLAN KINDS
+"""usage: test/EndToEnd/offload.py quick|all|faults|calls|calls-NUMBER|MODEL OPTIMIZER PLAN KINDS
 
 Values on disk change no bit: 10 steps of any plan leave the tensors of the same plan without offload. KINDS are values of --offload, with spaces between. Checkpoints move between both. What the compiler
-reports of arenas and links is what a run counts. A full or broken disk, and a missing or doubtful directory, end the run or are reported."""
+reports of arenas and links is what a run counts. A full or broken disk, and a missing or doubtful directory, end the run or are reported.
+"calls": a call of the system that allocates, reads or writes the scratch file fails, is interrupted or is short. Some calls for each kind of values, or all calls of plan NUMBER of BROKEN."""
 import hashlib
 import json
+import re
 import sys
 
 from cases import BUILD, GOLDEN, STAND_IN, Case, data_flags, mesh_flags, ranks_of
@@ -32,6 +34,10 @@ MOMENTUM = """pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] sc
 RUN = "--lr 1e-3 --weight-decay 0.1 --clip 1 --seed 1 --lr-steps 10".split()
 FILES = ["model.safetensors", "training_state.safetensors"]
 FAULTS = BUILD / "test/Runtime/core/libcore-failing-writes.so"
+CALLS = BUILD / "test/Runtime/core/libcore-failing-scratch.so"
+# Plans whose calls fail: states, masters, parameters, activations, and states of 8 bits.
+BROKEN = [("1", "states"), ("1 --precision=bf16", "masters"), ("dp=2 --zero=3", "parameters"), ("1", "activations"), ("1 --states=8bit", "states"),
+          ("1 --precision=bf16 --states=8bit", "states,masters,activations")]
 
 
 class Offload(Case):
@@ -114,6 +120,38 @@ class Offload(Case):
         self.holds("no states", *compile, "--offload=states", "--optimizer=sgd", code=4, words="has no optimizer states")
         self.holds("local SGD", *compile, "--offload=states", "--mesh", "outer=2", "--local-sgd=outer:4", code=4, words="does not work with --local-sgd")
 
+    def calls(self, plans, few):
+        """From a checkpoint over two steps to the next one: all calls (`few` is 0), or `few` of them."""
+        self.model("gpt2", 4, 16)
+        (self.work / "scratch").mkdir()
+        for plan, kind in plans:
+            self.compile("train", "adamw", plan, f"--offload={kind}")
+            run = ["pc-run", "-n", ranks_of(plan.split()[0]), "./train", "--", *RUN, "--data", GOLDEN / "gpt2/tokens.bin", "--scratch", "scratch"]
+            self.needs(*run, "--steps", 1, "--save", "half")
+            run += ["--load", "half", "--steps", 3]
+            self.needs(*run, "--save", "whole", LD_PRELOAD=str(CALLS), FAIL_FILE="/scratch/", FAIL_COUNT="count")
+            count = int((self.work / "count").read_text())
+            chosen = range(1, count + 1)
+            self.check(f"{plan}, {kind}: calls", count > 20, count, f"{count} calls")
+            if few:
+                chosen = sorted({1, 2, *(1 + i * (count - 1) // few for i in range(1, few + 1))})
+            for number, words in [(5, "Input/output error"), (28, "No space left on device"), (4, None), (0, None)]:
+                wrong = [why for at in chosen if (why := self.broken_call(run, at, number, words))]
+                what = words or ("interrupted" if number else "short")
+                self.check(f"{plan}, {kind}: {what} at {len(chosen)} calls", not wrong, "\n".join(wrong[:3]))
+        self.check("nothing is left", not list((self.work / "scratch").iterdir()), list((self.work / "scratch").iterdir()))
+
+    def broken_call(self, run, at, number, words):
+        """What is wrong with a run in which call `at` fails; "" if it ends as it should. `words`: the error that ends it; the second call, which only finds out how to align
+        memory, may fail."""
+        done = self.call(*run, "--save", "broken", LD_PRELOAD=str(CALLS), FAIL_FILE="/scratch/", FAIL_AT=str(at), FAIL_ERROR=str(number))
+        place = r"cannot (read|write) the scratch file in scratch at byte \d+: |--scratch scratch: cannot allocate the \d+ bytes that this rank keeps on disk; .*: "
+        if words and at != 2:
+            good = done.code == 6 and re.search(f"({place}){words}", done.said)
+        else:
+            good = done.code == 0 and self.sums("broken") == self.sums("whole")
+        return "" if good else f"call {at}: {done.why()}"
+
 
 def main():
     which, *more = sys.argv[1:]
@@ -129,6 +167,8 @@ def main():
     def body():
         if which == "faults":
             return case.faults()
+        if which.startswith("calls"):
+            return case.calls(BROKEN, few=3) if which == "calls" else case.calls([BROKEN[int(which[6:])]], few=0)
         for row in rows:
             case.run_plan(*row[:3], *row[3].split())
     case.run(body)
