@@ -447,11 +447,9 @@ static std::string whyNoOffload(const CompileOptions &options) {
       continue;
     if (options.plan.find<LocalSgdTactic>())
       return "--offload does not work with --local-sgd; leave out one of the two";
-    StringRef space = options.cuda() ? "host" : "disk", what = offload->what();
-    if (offload->space() != space)
-      return ("--offload=" + what + ":" + offload->space() + " does not work with --target=" +
-              (options.cuda() ? "cuda" : "cpu") + "; use --offload=" + what + ":" + space)
-          .str();
+    StringRef what = offload->what();
+    if (offload->space() == "host" && !options.cuda())
+      return ("--offload=" + what + ":host does not work with --target=cpu; use --offload=" + what + ":disk").str();
   }
   return "";
 }

@@ -12,6 +12,7 @@
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Rounds.h"
 #include "pc/Memory/ArenaPlanner.h"
+#include "pcrt/disk.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -97,8 +98,11 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     alignment = target == "cuda" ? cudaAlignment : carries ? sectorBytes : arenaAlignment;
     planFunctions(steps[0]);
     Sizes sizes = plan(steps[0].getBody().front());
-    if (target == "cuda")
+    if (target == "cuda") {
       sizes.device += libraryWorkspaceBytes(module, CudaLibraries(attention, archs));
+      if (sizes.disk) // which a device reaches through memory of the host
+        sizes.host = llvm::alignTo(sizes.host, PCRT_DISK_BLOCK) + PCRT_DISK_RING;
+    }
     OpBuilder builder(steps[0]);
     ArenaOp::create(builder, steps[0].getLoc(), sizes.device, sizes.host, sizes.disk);
   }

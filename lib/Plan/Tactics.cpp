@@ -449,7 +449,7 @@ static std::deque<TacticInfo> &table() {
        .flags =
            {{"offload",
              "Keep values elsewhere and copy them in before they are read: states, masters, parameters, activations, "
-             "or several with commas, each followed by :disk (CPU ranks, default) or :host (CUDA); or auto, the "
+             "or several with commas, each followed by :disk (default) or :host (CUDA); or auto, the "
              "cheapest of these that fit --memory-limit"}},
        .fromFlags = offload},
       {.pass = PipelineTactic::pass.str(),

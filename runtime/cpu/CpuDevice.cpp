@@ -104,8 +104,8 @@ void CpuDevice::openDisk(pcrt_context &context) {
   onAllRanks(context.comm, [&] {
     if (!program.abi.disk_bytes)
       return;
-    if (std::string drawback = DiskArena::drawbackOf(context.scratch); !drawback.empty() && context.comm.rank() == 0)
-      fprintf(stderr, "pc: warning: --scratch %s %s\n", context.scratch.c_str(), drawback.c_str());
+    if (context.comm.rank() == 0)
+      DiskArena::warnAbout(context.scratch);
     disk.emplace(context.scratch, program.abi.disk_bytes, program.abi.num_moves, cores);
   });
 }

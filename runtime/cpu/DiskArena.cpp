@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -221,4 +222,9 @@ std::string DiskArena::drawbackOf(const std::string &directory) {
   if (std::any_of(std::begin(network), std::end(network), [&](long one) { return type == long(uint32_t(one)); }))
     return "is on a network or user-space file system, which may be slow";
   return "";
+}
+
+void DiskArena::warnAbout(const std::string &directory) {
+  if (std::string drawback = drawbackOf(directory); !drawback.empty())
+    fprintf(stderr, "pc: warning: --scratch %s %s\n", directory.c_str(), drawback.c_str());
 }

@@ -47,6 +47,8 @@ public:
 
   /// Why values should not be kept in `directory`, for a warning: it is in memory, or on another machine. Empty: none.
   static std::string drawbackOf(const std::string &directory);
+  /// Prints this warning.
+  static void warnAbout(const std::string &directory);
 
 private:
   /// A copy in progress. Threads take pieces from `next` on.

@@ -78,14 +78,13 @@ void CudaDevice::prepare(pcrt_context &context) {
   Comm &control = context.comm;
   onAllRanks(control, [&] {
     arena = arenaMemory.allocate(program.abi.arena_bytes);
-    if (program.abi.host_bytes)
-      hostArena = static_cast<char *>(session.pinned(size_t(program.abi.host_bytes)));
+    openHostArenas(context);
   });
   session.nameMemory(arena, arenaMemory.mappedBytes(), "the arena of rank " + std::to_string(control.rank()));
   allocateAfterArena(context);
   onAllRanks(control, [&] {
     session.check(session.driver.cuCtxSetCurrent(session.context), "use the device");
-    const size_t lines = context.groups.size() + 2; // a link each way
+    const size_t lines = context.groups.size() + numLinks;
     groupStreams.resize(lines);
     ready.resize(lines);
     outstanding.resize(program.abi.num_tickets + 1);
@@ -115,7 +114,7 @@ void CudaDevice::prepare(pcrt_context &context) {
     pcrt_program ofThisRank = program.abi;
     ofThisRank.moves = context.moves.data();
     onAllRanks(control, [&] {
-      session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end() - 2, true)) +
+      session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end() - numLinks, true)) +
                                  lanesOf(program.abi));
     });
     comm = openDeviceComm(session, control, ofThisRank, context.groups, besideProducts, keptMemory != nullptr);
@@ -272,6 +271,8 @@ pcrt_status CudaDevice::waitForDevice(pcrt_context &context) {
 
 pcrt_status CudaDevice::finish(pcrt_context &context) {
   PCRT_TRY(waitForDevice(context));
+  if (std::string error = ring ? ring->error() : ""; !error.empty())
+    return context.fail(PCRT_RESOURCE, error);
   copying &= current != &step;
   bookTimes(context);
   for (const Shown &scalar : current->shown)

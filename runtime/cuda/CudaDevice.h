@@ -10,6 +10,7 @@
 #include "cuda/Attentions.h"
 #include "cuda/CodedSums.h"
 #include "cuda/DeviceComm.h"
+#include "cuda/DiskRing.h"
 #include "cuda/Kernels.h"
 #include "cuda/Memory.h"
 #include "cuda/Products.h"
@@ -115,10 +116,10 @@ private:
   pcrt_status localMove(pcrt_context &context, int index, const void *in, void *out);
   bool isLocal(const pcrt_context &context, int move) const;
   bool isCarry(int move) const { return program.abi.moves[move].kind == PCRT_CARRY; }
-  /// The number of the link of a carry: those from and to the host follow the groups.
-  int linkOf(const pcrt_move_desc &move) const {
-    return program.abi.num_groups + (move.reduction & PCRT_CARRY_OUT ? 1 : 0);
-  }
+  /// The number of the link of a carry: those from and to the host and the disk follow the groups.
+  int linkOf(const pcrt_move_desc &move) const { return program.abi.num_groups + move.reduction; }
+  static constexpr size_t numLinks = 4;
+  void openHostArenas(pcrt_context &context);
   Result carry(const pcrt_move_desc &move, const void *in, void *out, Stream stream);
   Stream streamOf(int group);
   void openRows(pcrt_context &context);
@@ -144,6 +145,7 @@ private:
   std::optional<RowCounter> rowCounter;    ///< Set if there are moves of rows.
   std::map<int, std::vector<float>> masks; ///< Masks on the host for each move of rows, if the transport reads them.
   std::map<int, pcrt_move_desc> moved;     ///< The moves of rows with the addresses of these masks.
+  std::optional<DiskRing> ring;            ///< Set if values are on disk.
   char *arena = nullptr, *hostArena = nullptr, *keptMemory = nullptr;
 
   Stream aside = nullptr; ///< The stream of copies of the state; null: no copy was made yet.

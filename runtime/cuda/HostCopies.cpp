@@ -29,8 +29,7 @@ void CudaDevice::allocateAfterArena(pcrt_context &context) {
 
 char *CudaDevice::hostMemory(int64_t bytes) { return static_cast<char *>(session.pinned(size_t(bytes))); }
 
-/// Nothing runs between two steps, so the copies wait for nothing. Data that is in host memory already is copied at
-/// once.
+/// Nothing runs between two steps, so the copies wait for nothing. Data of other arenas is copied at once.
 void CudaDevice::copyAside(const std::vector<HostCopy> &copies) {
   const Driver &driver = session.driver;
   if (!aside) {
@@ -39,7 +38,7 @@ void CudaDevice::copyAside(const std::vector<HostCopy> &copies) {
   }
   for (const HostCopy &copy : copies)
     if (copy.offset >= PCRT_HOST)
-      memcpy(copy.to, hostArena + (copy.offset - PCRT_HOST), size_t(copy.bytes));
+      read(copy.to, copy.offset, copy.bytes);
     else
       session.check(driver.cuMemcpyDtoHAsync_v2(copy.to, addressOf(arena) + copy.offset, size_t(copy.bytes), aside),
                     "copy the state");

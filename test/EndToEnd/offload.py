@@ -20,7 +20,7 @@ QUICK = [("gpt2", "adamw", "1", "states activations"), ("llama", "adamw", "dp=2 
          ("llama", "lion", "cp=2 --context-parallel=ring", "states"), ("gpt2", "adafactor", "dp=2 --zero=3", "states"), ("qwen3_moe", "adamw", "ep=2", "states,parameters,activations"),
          ("gpt2", "muon", "dp=2 --zero=2", "states"), ("gpt2", "adamw", "tp=2 --group=*.bias:decay=0,lr=0.5x", "states")]
 CUDA = " --target=cuda --arch=sm_90a --stand-in"
-QUICK += [("gpt2", "adamw", "dp=2 --zero=3" + CUDA, "states:host,parameters:host,activations:host")]
+QUICK += [("gpt2", "adamw", "dp=2 --zero=3" + CUDA, "states:host,parameters:host,activations:host states:disk,parameters:host,activations:disk")]
 MODELS = sorted(folder.name for folder in GOLDEN.iterdir() if (folder / "tokens.bin").exists())
 MOMENTUM = """pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] scalars ["lr", "momentum"] settings {momentum = 0.9} {
 ^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %old: tensor<?xf32>, %lr: tensor<f32>, %momentum: tensor<f32>):
@@ -37,7 +37,11 @@ FAULTS = BUILD / "test/Runtime/core/libcore-failing-writes.so"
 CALLS = BUILD / "test/Runtime/core/libcore-failing-scratch.so"
 # Plans whose calls fail: states, masters, parameters, activations, and states of 8 bits.
 BROKEN = [("1", "states"), ("1 --precision=bf16", "masters"), ("dp=2 --zero=3", "parameters"), ("1", "activations"), ("1 --states=8bit", "states"),
-          ("1 --precision=bf16 --states=8bit", "states,masters,activations")]
+          ("1 --precision=bf16 --states=8bit", "states,masters,activations"), ("1" + CUDA, "states:disk,activations:host")]
+
+
+def spaces_of(kind):
+    return {"host" if one.endswith(":host") else "disk" for one in kind.split(",")}
 
 
 class Offload(Case):
@@ -72,7 +76,7 @@ class Offload(Case):
 
     def run_kind(self, name, model, optimizer, plan, kind):
         self.compile("disk-train", optimizer, plan, f"--offload={kind}", "--report=disk.json")
-        disk = [] if ":host" in kind else ["--scratch", "."]
+        disk = [] if spaces_of(kind) == {"host"} else ["--scratch", "."]
         self.train("disk-train", model, plan, 10, "disk", *disk, "--summary", "disk.summary")
         self.check(f"{name}: the bits without offload", self.sums("disk") == self.sums("plain"), "model or state differs")
         if "moe" not in model:  # whose steps allocate memory, with and without offload
@@ -86,13 +90,12 @@ class Offload(Case):
 
     def is_whole(self, kind, counted):
         """Whether a step reads back all that it writes; a stage of a pipeline may keep nothing elsewhere."""
-        space = "host" if ":host" in kind else "disk"
-        links = dict.fromkeys([f"{space}>device", f"device>{space}"], 0)
+        links = {link: 0 for space in spaces_of(kind) for link in (f"{space}>device", f"device>{space}")}
         for row in counted["traffic"]:
             if "link" in row:
                 links[row["link"]] += row["payload_bytes"]
-        into, out = links.values()
-        return (into > 0) == (counted["arena_bytes"].get(space, 0) > 0) and (into == out if kind.removesuffix(":host") in ("states", "activations") else out <= into)
+        return all((links[f"{space}>device"] > 0) == (counted["arena_bytes"].get(space, 0) > 0) and links[f"device>{space}"] <= links[f"{space}>device"]
+                   and (links[f"device>{space}"] == links[f"{space}>device"] or kind.removesuffix(":host").removesuffix(":disk") not in ("states", "activations")) for space in spaces_of(kind))
 
     def faults(self):
         self.model("gpt2", 4, 16)
@@ -113,7 +116,6 @@ class Offload(Case):
         self.holds("another space", *compile, "--offload=states:host", code=4, words="--offload=states:host does not work with --target=cpu; use --offload=states:disk")
         self.holds("an unknown space", *compile, "--offload=states:tape", code=4, words="'states:tape' is not supported; expected states, masters, parameters or activations")
         self.holds("other values", *compile, "--offload=states,inputs", code=4, words="--offload=states,inputs: 'inputs' is not supported")
-        self.holds("a GPU", *compile, "--offload=states", "--target=cuda", "--arch=sm_90a", code=4, words="does not work with --target=cuda; use --offload=states:host")
         self.holds("twice", *compile, "--offload=states,states", code=4, words="is not on the device already")
         self.holds("no masters", *compile, "--offload=masters", code=4, words="has no f32 masters of rounded parameters")
         self.holds("no training", *compile, "--offload=parameters", "--mode=eval", code=4, words="does not train")
@@ -123,6 +125,7 @@ class Offload(Case):
     def calls(self, plans, few):
         """From a checkpoint over two steps to the next one: all calls (`few` is 0), or `few` of them."""
         self.model("gpt2", 4, 16)
+        self.environment |= STAND_IN
         (self.work / "scratch").mkdir()
         for plan, kind in plans:
             self.compile("train", "adamw", plan, f"--offload={kind}")
@@ -160,7 +163,7 @@ def main():
         rows = [(model, optimizer, plan, "states") for model in ("gpt2", "llama-tied", "qwen3_moe") for optimizer in OPTIMIZERS for plan in PLANS]
         rows += [(model, "adamw", plan, "states parameters activations" + " masters states,masters" * ("bf16" in plan))
                  for model in MODELS for plan in (EXPERTS if "moe" in model else PLANS)]
-        rows += [("gpt2", "adamw", plan + CUDA, "states:host parameters:host activations:host") for plan in PLANS]
+        rows += [("gpt2", "adamw", plan + CUDA, "states:host parameters:host activations:host states:disk parameters:disk activations:disk") for plan in PLANS]
     else:
         rows = [(which, *more)] if more else QUICK
 
@@ -168,7 +171,8 @@ def main():
         if which == "faults":
             return case.faults()
         if which.startswith("calls"):
-            return case.calls(BROKEN, few=3) if which == "calls" else case.calls([BROKEN[int(which[6:])]], few=0)
+            plans = [BROKEN[int(which[6:])]] if "-" in which else [row for row in BROKEN if CUDA not in row[0]]
+            return case.calls(plans, few=3 if len(plans) > 1 else 12 if CUDA in plans[0][0] else 0)  # the stand-in is slow
         for row in rows:
             case.run_plan(*row[:3], *row[3].split())
     case.run(body)

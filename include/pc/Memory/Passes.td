@@ -45,6 +45,8 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
     With `target=cuda` homes are multiples of 256, and the workspace of library calls (`pc::libraryWorkspaceBytes`) is
     at the end of the arena: 32 MiB for matrix products, or more if another call needs more, such as a gradient of
     attention in cuDNN.
+    If values are on disk, the arena of the host ends in PCRT_DISK_RING bytes, through which the device
+    copies to the disk.
 
     Offsets come from `pc::planArena` (ArenaPlanner.h), which does not depend on IR. Post-condition: `pc-verify-memory`.
   }];
