@@ -10,6 +10,7 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
+#include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/Parts.h"
@@ -321,6 +322,47 @@ int64_t pc::mostActivationBytes(ModuleOp planned) {
     for (func::FuncOp step : stepsOf(program))
       bytes = std::max(bytes, MemoryProfile(step.getBody().front()).atMost()[static_cast<int>(MemoryKind::Activation)]);
   return bytes;
+}
+
+/// The bytes of the largest leaf, of a layer or not, that `op` carries to the device.
+static int64_t mostCarried(Operation &op, bool ofLayer) {
+  int64_t most = 0;
+  if (isa<CarryOp, StartOp>(op))
+    for (Value input : op.getOperands())
+      if (Operation *leaf = input.getDefiningOp();
+          leaf && isLeaf(leaf) && spaceOf(input) != Space::Device && layerOf(sourceName(leaf)).empty() != ofLayer)
+        most = std::max(most, byteSize(input.getType()));
+  return most;
+}
+
+/// Adds up buffers by position.
+ArenaParts pc::arenaAroundTables(ModuleOp planned) {
+  ArenaParts parts{largestArena(planned)};
+  SmallVector<func::FuncOp> steps = stepsOf(planned);
+  if (steps.empty())
+    return parts;
+  Block &body = steps[0].getBody().front();
+  auto isEnd = [](Operation &op) { return phaseBegunBy(&op) == StepPhase::Optimizer; };
+  auto optimizer = llvm::make_range(llvm::find_if(body, isEnd), body.end());
+  int64_t ofLayers = 0;
+  for (Operation &op : optimizer)
+    ofLayers = std::max(ofLayers, mostCarried(op, /*ofLayer=*/true));
+  auto first = llvm::find_if(optimizer, [&](Operation &op) { return mostCarried(op, /*ofLayer=*/false) > ofLayers; });
+  if (first == body.end())
+    return parts;
+  MemoryProfile profile(body);
+  std::vector<int64_t> change(profile.liveness().size() + 1);
+  for (const PlacedBuffer &buffer : profile.buffers()) {
+    change[buffer.life.first] += buffer.bytes;
+    change[std::min(buffer.life.last + 1, profile.liveness().size())] -= buffer.bytes;
+  }
+  int64_t at = profile.liveness().position(&*first), live = 0, before = 0, after = 0;
+  for (auto [position, bytes] : llvm::enumerate(change)) {
+    live += bytes;
+    int64_t &most = static_cast<int64_t>(position) < at ? before : after;
+    most = std::max(most, live);
+  }
+  return {before, after, parts.before - std::max(before, after)};
 }
 
 /// Walks the program of each stage once per group of ranks with equal traffic.

@@ -46,6 +46,15 @@ int64_t largestArena(mlir::ModuleOp planned);
 /// The peak bytes of activations, as in `memory_at_most`, of the program of a planned module that has the most.
 int64_t mostActivationBytes(mlir::ModuleOp planned);
 
+/// The bytes that a planned program without stages needs before and after the first carry of an optimizer's leaf that
+/// is larger than those of layers, and the gaps in its arena. Each is linear in the number of layers, but the arena is
+/// not: few layers have too few gradients to make room for the states of a table. Without such a carry, `before` is the
+/// arena.
+struct ArenaParts {
+  int64_t before = 0, after = 0, gaps = 0;
+};
+ArenaParts arenaAroundTables(mlir::ModuleOp planned);
+
 /// The memory outside of the arena that a rank of a CUDA program with NCCL holds on the device. The figures above do
 /// not contain it.
 /// * communicators: one for each of its groups of several ranks, and one for all ranks; communicators for a pipeline's

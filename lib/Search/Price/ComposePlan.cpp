@@ -140,8 +140,10 @@ void Composer::composeWithoutStages(ComposedPlan &composed, std::string &refusal
   trial.seconds = whole([](const ProgramPrice &price) { return price.trial.seconds; });
   trial.products = whole([](const ProgramPrice &price) { return price.trial.products; });
   trial.moves = whole([](const ProgramPrice &price) { return price.trial.moves; });
-  trial.bytes =
-      static_cast<int64_t>(whole([](const ProgramPrice &price) { return static_cast<double>(price.trial.bytes); }));
+  auto bytes = [&](int64_t ArenaParts::*part) {
+    return whole([&](const ProgramPrice &price) { return static_cast<double>(price.arena.*part + price.besideArena); });
+  };
+  trial.bytes = static_cast<int64_t>(std::max(bytes(&ArenaParts::before), bytes(&ArenaParts::after))) + b->arena.gaps;
 }
 
 //===---------------------------------------------------------------------------===//

@@ -6,7 +6,6 @@
 #include "ChooseRecompute.h"
 
 #include "pc/Cost/Cost.h"
-#include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Layers.h"
@@ -260,6 +259,7 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
     return price;
   price.aheadSeconds = ahead.seconds;
   price.activationBytes = static_cast<double>(mostActivationBytes(model));
+  price.arena = arenaAroundTables(model);
   double fewer = whole->programSeconds;
   // The results of the first microbatch become the sum, and the second is the first one that is added to it. This
   // difference is not part of the seconds of each microbatch.

@@ -5,6 +5,7 @@
 #ifndef PC_LIB_SEARCH_PRICE_PRICEPROGRAM_H
 #define PC_LIB_SEARCH_PRICE_PRICEPROGRAM_H
 
+#include "pc/Cost/Report.h"
 #include "pc/Cost/TaskMemory.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Search/Search.h"
@@ -19,6 +20,7 @@ struct ProgramPrice {
   double forwardShare = 0;        ///< share of the forward pass in a microbatch's seconds; only without stages
   double aheadSeconds = 0;        ///< the last microbatch, before its layers and, in the backward pass, after them
   double optimizerSeconds = 0;    ///< after all passes, without moves; only without stages
+  ArenaParts arena;               ///< only without stages
   int64_t besideArena = 0;        ///< the part of `trial.bytes` outside the arena
   double activationBytes = 0;     ///< the maximum; only without stages
   std::vector<TaskMemory> memory; ///< only for pipelines, by stage
