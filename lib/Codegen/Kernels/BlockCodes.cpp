@@ -1,6 +1,6 @@
 //===- BlockCodes.cpp - Kernels that encode and decode blocks -----------------------------===//
-// A block is read twice when it is encoded: for its scale, and for its codes. It has 256 elements, so on a CPU the second
-// read hits the first-level cache. On a GPU, a warp works on a block, and a thread on 8 elements.
+// A block is read twice when it is encoded: for its scale, and for its codes. It has 256 elements, so on a CPU the
+// second read hits the first-level cache. On a GPU, a warp works on a block, and a thread on 8 elements.
 //===-----------------------------------------------------------------------------===//
 #include "BlockCodes.h"
 #include "Kernels.h"
