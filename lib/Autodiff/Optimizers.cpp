@@ -456,9 +456,10 @@ FailureOr<Value> Optimizers::update(OpBuilder &builder, const UpdateOperands &op
   for (auto [i, one] : llvm::enumerate(definition.names(definition.getStates()))) {
     SmallVector<int64_t> own = copy.dimsOf(block.getArgument(2 + i));
     if (!partsOfState(parameter, own))
-      return parameter.emitError() << "optimizer '" << name << "': state '" << one << "' of '" << parameter.getName()
-                                   << "' has only some of the dims that are one dim in the checkpoint; leave the "
-                                      "parameter to another optimizer with --group";
+      return parameter.emitError()
+             << "optimizer '" << name << "': the checkpoint merges several dims of '" << parameter.getName()
+             << "' into one, but state '" << one
+             << "' has only some of them; choose another optimizer for this parameter with --group";
     old.push_back(state(one, copy.typeOf(block.getArgument(2 + i)), namesOfState(parameter, own)));
   }
   for (auto [argument, value] : llvm::zip(block.getArguments(), old))

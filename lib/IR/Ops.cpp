@@ -281,7 +281,8 @@ static LogicalResult verifyParts(ParameterOp op, ArrayRef<int64_t> valid) {
     return check(*op.getSource(), "parameter", ShapedType::getNumElements(valid));
   auto along = static_cast<int64_t>(op.getAlong().value_or(-1));
   if (along < 0 || along >= static_cast<int64_t>(valid.size()) || valid[along] < 1)
-    return op.emitOpError() << "has no dim " << along << " for parts (C5)";
+    return op.emitOpError() << "cannot be divided into parts along dim " << along
+                            << ": there is no such dim, or it is empty (C5)";
   int64_t sum = 0;
   for (PartAttr part : parts->getAsRange<PartAttr>()) {
     sum += part.getSize();

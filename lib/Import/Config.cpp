@@ -37,7 +37,7 @@ void pc::readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef abs
       return;
     }
   reader.fail() << reader.name(key) << " = \"" << escaped(name)
-                << "\" is not supported (gelu, gelu_new, gelu_pytorch_tanh, silu, relu)";
+                << "\" is not supported; supported activations: gelu, gelu_new, gelu_pytorch_tanh, silu, relu";
 }
 
 /// Reads a dropout probability and returns it in units of 1/65536, rounded, since the runtime compares 16 random bits
@@ -371,11 +371,11 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   } else if (const Family *family = llvm::find_if(families(), isOfType); family != families().end()) {
     readFamily(reader, *family, config, options);
   } else {
-    InFlightDiagnostic diagnostic = reader.fail()
-                                    << "architecture '" << escaped(config.type) << "' is not supported (gpt2";
+    InFlightDiagnostic diagnostic = reader.fail() << "architecture '" << escaped(config.type)
+                                                  << "' is not supported; supported architectures: gpt2";
     for (const Family &known : families())
       diagnostic << ", " << known.type;
-    diagnostic << ", t5)";
+    diagnostic << ", t5";
   }
   // Options of the import are checked after the model is known, and only if it could be read.
   bool isTable = config.family && !config.family->form.positions.empty();

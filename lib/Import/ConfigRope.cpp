@@ -173,8 +173,8 @@ Rope RopeReader::read(const RopePlace &at) {
       isKnown |= rope.type == name;
     }
   if (!isKnown) {
-    reader.fail() << "rope type \"" << escaped(rope.type) << "\" in " << reader.name(type) << " is not supported ("
-                  << known << ")";
+    reader.fail() << "rope type \"" << escaped(rope.type) << "\" in " << reader.name(type)
+                  << " is not supported; supported types: " << known;
     return rope;
   }
   ConfigKey part = places(at, "partial_rotary_factor", at.part.empty() ? "partial_rotary_factor" : at.part);

@@ -46,15 +46,14 @@ private:
     return gather && gather.getDim() == 1 ? gather : AllGatherOp();
   }
 
-  /// The axes of the ring: those over which keys and values are gathered. Fails unless all of it is one ring, with the
-  /// number of ranks of the zigzag order.
+  /// Returns the axes of the ring, which are the axes over which keys and values are gathered. Fails unless both are
+  /// gathered over the same axes, and these have as many ranks as the zigzag order.
   template <typename Op> FailureOr<ArrayAttr> ringOf(Op op) {
     AllGatherOp keys = gatherOf(op.getK()), values = gatherOf(op.getV());
     int64_t n = keys ? mesh.size(keys.getMoveAxes()) : 0;
     if (!keys || !values || keys.getAxes() != values.getAxes() || n != zigzagRanks(op))
-      return op.emitOpError() << "has only a part of the queries, so its keys and values must be gathered over the "
-                                 "ranks of the zigzag order ("
-                              << zigzagRanks(op) << ")";
+      return op.emitOpError() << "has only a part of the queries, so its keys and values must be gathered over all "
+                              << zigzagRanks(op) << " ranks of the zigzag order";
     return keys.getAxes();
   }
 

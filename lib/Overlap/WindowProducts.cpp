@@ -29,7 +29,7 @@ public:
   Writer(Block &block, const BlockDecisions &decisions)
       : block(block), decisions(decisions), builder(block.getParentOp()->getContext()) {}
 
-  /// Writes the steps of each op that works block by block before the op, and erases the replaced ops at the end.
+  /// For each op that works block by block, inserts its steps in front of it. Erases the replaced ops at the end.
   void run(SmallVectorImpl<ArrayAttr> &windowed) {
     SmallVector<Operation *> replaced;
     for (Operation *op : llvm::to_vector(llvm::make_pointer_range(block))) {

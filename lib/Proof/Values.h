@@ -67,8 +67,8 @@ public:
   /// The point of a value with this name.
   Point named(llvm::ArrayRef<llvm::StringRef> words) const;
   Point constant(double number) const { return scaled(named({"one"}), number); }
-  /// A value times a number. If the value is a product, sums of the result are still recognized as sums of this
-  /// product.
+  /// Returns `point` times `number`. If `point` is a product, a sum of scaled parts is still recognized as a (scaled)
+  /// sum of that product.
   Point times(Point point, double number);
   /// The point that all elements of a stack share. A stack holds one value per microbatch.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }

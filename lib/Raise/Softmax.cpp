@@ -134,7 +134,7 @@ static Value negativeLogLikelihood(Operation *op, Value lse, const Term &logits,
   return CrossEntropyOp::create(builder, op->getLoc(), lse.getType(), sum.getX(), targets);
 }
 
-/// The loss is logsumexp(x) minus the picked entry, or minus the picked entry of x - logsumexp(x).
+/// The loss has one of two forms: logsumexp(x) - x[target], or -(x - logsumexp(x))[target].
 bool pc::raiseCrossEntropy(Operation *op) {
   if (auto less = dyn_cast<SubOp>(op)) {
     auto pick = less.getB().getDefiningOp<PickOp>();

@@ -19,7 +19,7 @@ void pcrt::checkAdapterConfig(const Program &program, const std::string &directo
     if (config.at(key) != program.adapter.at(key))
       fail(PCRT_USAGE, directory + "/" + adapterConfigFile + ": '" + key + "' is " + config.at(key).dump() +
                            ", but the program was compiled for " + program.adapter.at(key).dump() +
-                           "; compile it with --lora as this adapter is");
+                           "; compile the program with this adapter's values in --lora");
 }
 
 void pcrt::checkSameBase(const Trajectory &before, const std::map<std::string, std::string> &base,

@@ -152,7 +152,7 @@ private:
   void answer(int asker);
   void beginEnd();
   void endProcess();
-  /// Returns the status of a wait for `what` in a run that has failed, and sets `error`. Call it under the lock.
+  /// Returns the status of a wait for `what` in a run that has failed, and sets `error`. The caller holds the lock.
   pcrt_status runIsOver(const std::string &what, std::string *error);
   /// Waits until `reached` or the run fails. Call it under the lock. Returns false if the time is up; then `all` has
   /// the ranks' progress.
@@ -162,7 +162,8 @@ private:
   /// the other end of a flow. Returns PCRT_TIMEOUT.
   pcrt_status giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what, const std::vector<int> &late,
                             const std::vector<Progress> &all, std::string *error);
-  /// Waits until `reached`: for a message of `flow`, or for space for one. The caller holds the lock.
+  /// Waits until `reached()` is true: `flow` has a message to receive, or room for one to send. The caller holds the
+  /// lock.
   pcrt_status waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow, const std::function<bool()> &reached,
                             std::string *error);
   Channel &channelTo(int rank) { return channels[myRank == 0 ? rank : 0]; }

@@ -227,7 +227,8 @@ const char *GroupedProducts::findRows(const pcrt_gemm_desc &d, const float *mask
   return nullptr;
 }
 
-/// Returns rows [lo, hi) of x, of `bytes` bytes each: gathered at `to` if x is by token, and in place otherwise.
+/// Returns rows [lo, hi) of x, each of `bytes` bytes. If x holds one row per token, gathers them into `to`; otherwise
+/// returns a pointer into x.
 const char *GroupedProducts::gather(int32_t lies, const char *x, int64_t bytes, char *to, int64_t lo, int64_t hi) {
   if (lies == PCRT_LIES_ROWS)
     return x;

@@ -367,7 +367,7 @@ private:
     GenerationOutputs back, prompts;
   };
 
-  /// Runs a step. Without prompts, the part for tokens that are fed back is enough.
+  /// Runs a step. A step without prompts runs only the function for fed-back tokens (`evaluate`).
   void runStep(int64_t number, const GenerationStep &step, Outputs &outputs) {
     for (size_t i = 0; i < program.inputs.size(); ++i)
       fill(program.inputs[i], device->input(number, int(i)),

@@ -432,7 +432,7 @@ func.func @parts_sum() {
 // -----
 
 func.func @parts_dim() {
-  // expected-error@+1 {{has no dim 1 for parts (C5)}}
+  // expected-error@+1 {{cannot be divided into parts along dim 1: there is no such dim, or it is empty (C5)}}
   %w = pc.parameter "w" dims ["embed"] init <fill, 0.0>
     along 1 parts [#pc.part<"a", key = 0, size = 4, source = <"a", shape = [4], start = [0], size = [4]>>] : tensor<4xf32>
   return

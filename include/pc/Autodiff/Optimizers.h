@@ -23,24 +23,25 @@ struct UpdateOperands {
   mlir::Value gradient, coefficient, hyper;
 };
 
-/// The scalar for each element of a value.
+/// Returns a value with the shape of `of` whose elements are all `scalar`.
 mlir::Value spread(mlir::OpBuilder &builder, mlir::Value scalar, mlir::Value of);
 
-/// `fresh`, or `old` in a step that is skipped, in which the coefficient is NaN. `all` is the coefficient for each
-/// element.
+/// Returns `fresh`, or `old` if the step is skipped. In a skipped step the coefficient is NaN. `all` holds the
+/// coefficient for each element.
 mlir::Value keepIfSkipped(mlir::OpBuilder &builder, mlir::Value all, mlir::Value fresh, mlir::Value old);
 
 /// The optimizer of a compile.
 class Optimizers {
 public:
-  /// Reads "NAME" or "NAME:SETTING=NUMBER,...", and finds the hidden parameters of `model`. Fails with an error, also
-  /// if a parameter's group names an optimizer that does not exist.
+  /// Reads "NAME" or "NAME:SETTING=NUMBER,...", and finds the hidden parameters of `model`. Fails with an error if the
+  /// text is wrong, or if a parameter's group names an optimizer that does not exist.
   mlir::LogicalResult read(mlir::ModuleOp module, mlir::func::FuncOp model, llvm::StringRef text);
 
   /// The optimizer that updates `parameter`: "adamw", "sgd" or the name of a definition.
   mlir::FailureOr<std::string> nameFor(ParameterOp parameter);
 
-  /// The name with the given settings; for a definition in the module, also a hash of its text.
+  /// Returns the name with the given settings. If the module defines the optimizer, adds a hash of the definition's
+  /// text.
   std::string labelOf(llvm::StringRef name) const;
 
   /// Adds the ops that update a parameter and its states by optimizer `name`. Returns the new value of the parameter.
@@ -49,8 +50,8 @@ public:
 private:
   struct Copy;
   OptimizerOp find(llvm::StringRef name) const;
-  /// Whether `name` is the definition of the compile, or the optimizer to which that definition leaves other
-  /// parameters.
+  /// Whether the settings of the compile apply to the optimizer `name`: it is the compile's own definition, or an
+  /// optimizer to which that definition leaves other parameters.
   bool usesSettings(llvm::StringRef name) const;
   mlir::Value hyperScalar(mlir::OpBuilder &builder, mlir::Value hyper, int number);
 

@@ -24,20 +24,21 @@ bool nativeRoundsToBf16();
 /// The GPU architectures that a CUDA program is compiled for by default.
 inline constexpr std::array<llvm::StringRef, 3> defaultArchs = {"sm_80", "sm_90a", "sm_100a"};
 
-/// Checks that the step, tables and description in a module of the kernels phase agree with its planned program: each
-/// call and each row, in order. Fails with an error at an op of `planned`. Adds to `written` every kernel that was
-/// written for the program's ops.
+/// Checks that the step, tables and description in `kernels`, a module of the kernels phase, agree with the program
+/// `planned`: each call and each row, in order. Fails with an error at an op of `planned`. Adds to `written` every
+/// kernel that was written for the program's ops.
 llvm::LogicalResult verifyTables(mlir::ModuleOp planned, mlir::ModuleOp kernels, WrittenKernels *written = nullptr);
 
-/// The tables of a module of the kernels phase as bytes, for a fingerprint. For each stage these are the fields of
-/// pc_program, its tables (mesh, groups, kernels, products, moves, device kernels, attentions, flows, images) and its
-/// description. Numbers have 8 bytes, a string follows its length, and a function is given by its name. Returns "" if
-/// there are no tables.
+/// Returns the tables of a module of the kernels phase as bytes, for a fingerprint. For each stage, the bytes contain
+/// the fields of pc_program, its tables (mesh, groups, kernels, products, moves, device kernels, attentions, flows,
+/// images) and its description. A number takes 8 bytes, a string follows its length, and a function is given by its
+/// name. Returns "" if there are no tables.
 std::string tableBytes(mlir::ModuleOp kernels);
 
-/// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: the default ones) and replaces it by the
-/// images. `standIn` adds an image for the stand-in of the CUDA driver. Does nothing to a CPU program. Fails with an
-/// error at an unknown architecture, or with the message of ptxas.
+/// Compiles the gpu.module of a CUDA program for the architectures `archs`, such as sm_90a, or for the default ones if
+/// `archs` is empty. Replaces the gpu.module by the images. `standIn` adds an image for the stand-in of the CUDA
+/// driver. Does nothing to a CPU program. Fails with an error if an architecture is unknown, or with the message of
+/// ptxas.
 llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::string> archs, bool standIn);
 
 /// Translates a module of the kernels phase to an object file, and lowers the module in place. The file is for this
@@ -45,9 +46,9 @@ llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::strin
 /// error if the file cannot be written or the module is of another phase.
 llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, bool portable, llvm::StringRef path);
 
-/// Links `object` with the runtime (libpcrt.a in `libraries`), and a CPU program with oneDNN, to the executable
-/// `output`. Calls the system's C++ driver. Fails with an error that contains the linker's message and calls the
-/// executable `called`.
+/// Links `object` with libpcrt.a, which is in `libraries`, into the executable `output`. A CPU program is also linked
+/// with oneDNN. Calls the system's C++ driver. Fails with an error that contains the linker's message and refers to the
+/// executable as `called`.
 llvm::LogicalResult linkExecutable(mlir::ModuleOp module, llvm::StringRef object, llvm::StringRef libraries, bool cuda,
                                    llvm::StringRef output, llvm::StringRef called);
 

@@ -10,8 +10,8 @@
 
 namespace pc {
 
-/// The launches in a step of one rank. Bytes and flops are sums over all launches of a step; seconds are predictions of
-/// the machine model.
+/// Describes the launches in a step of one rank. Bytes and flops are sums over all launches of a step; seconds are
+/// predictions of the machine model.
 struct KernelReport {
   /// One row for each distinct kernel of the program, and for each distinct matrix product and attention of a library.
   /// The rows with the most seconds come first. Members of a row:
@@ -27,7 +27,7 @@ struct KernelReport {
   /// `bytes` is the size of the result of one attention, and `count` the number of attentions in a step, which is
   /// layers times microbatches. Both are 0 without attention. Published figures give traffic in units of these bytes.
   llvm::json::Object activation;
-  /// The seconds by kind, and under `launches` the seconds that launches take by themselves.
+  /// The seconds of each kind of kernel. The member `launches` has the seconds that launches take by themselves.
   llvm::json::Object parts;
   /// For each op of the program that computes, the seconds of all kernels that it launches.
   OpSeconds seconds;

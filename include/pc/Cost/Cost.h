@@ -10,10 +10,12 @@
 
 namespace pc {
 
-/// Floating point operations of the matrix products in one execution of `op`. These are einsums that sum over a factor
-/// of at least two operands (2 per product of two numbers), attention (two products over the whole rectangle of scores,
-/// even if it is causal) and its gradient (five, since the scores are computed again). 0 for all other ops. For a
-/// kernel, the sum over its ops.
+/// Returns the floating point operations of the matrix products in one execution of `op`:
+/// * an einsum that sums over a factor of at least two operands: 2 per product of two numbers;
+/// * attention: two products over the whole rectangle of scores, even if it is causal;
+/// * the gradient of attention: five products, because the scores are computed again;
+/// * a kernel: the sum over its ops;
+/// * any other op: 0.
 double flopsOf(mlir::Operation *op);
 
 /// The axes of a move as reports name them, such as "dp+tp".
@@ -48,23 +50,24 @@ struct NodeSpread {
   bool inNode = true; ///< all ranks are on one node
   int64_t fewest = 1; ///< the smallest number of ranks on one node; this many network adapters carry its traffic
 
-  /// All groups over `axes`.
+  /// Describes all groups over `axes`.
   static NodeSpread ofGroups(MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes, const MachineModel &machine);
-  /// All pairs of ranks whose coordinates differ only on `axis`, where one has `from` and the other `to`.
+  /// Describes all pairs of ranks whose coordinates differ only on `axis`: one rank has coordinate `from`, the other
+  /// `to`.
   static NodeSpread between(MeshAttr mesh, mlir::StringAttr axis, int64_t from, int64_t to,
                             const MachineModel &machine);
 };
 
-/// Seconds of a message of `bytes`. Its link limits the speed and, between devices, also the size of its blocks
-/// (pcrt/messages.h).
+/// Returns the seconds of a message of `bytes`. The link limits the speed. Between devices, it also limits the size of
+/// the blocks in which the message is sent (pcrt/messages.h).
 double messageSeconds(double bytes, const NodeSpread &spread, const MachineModel &machine);
 
 /// Seconds of a move in groups of n ranks over `axes`, if a rank sends `wire` bytes.
 double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes,
                    const MachineModel &machine);
 
-/// A move in which a rank sends `wire` bytes takes `seconds`. Returns the part of these seconds in which it copies at
-/// the speed of a node's links, and therefore slows kernels down.
+/// Returns how long a move copies at the speed of a node's links, and therefore slows kernels down. A rank sends `wire`
+/// bytes in this move, which takes `seconds` in all.
 double copySeconds(double wire, double seconds, const MachineModel &machine);
 
 /// `count` matrix products [m, k] x [k, n] on operands of bf16 or f32.
@@ -73,36 +76,37 @@ struct ProductWork {
   bool bf16;
   bool unaligned; ///< rows of a matrix do not begin at multiples of 16 bytes
 };
-/// Seconds if the tiles of the result run in whole waves over the multiprocessors, and are cut along k if that is
-/// faster.
+/// Returns the seconds of a product whose tiles run in whole waves over the multiprocessors. The tiles are cut along k
+/// if that is faster.
 double productSeconds(const ProductWork &work, const MachineModel &machine);
 
-/// An attention or its gradient. Operations are counted over the whole rectangle of scores; kernels skip the masked
-/// half if it is causal.
+/// Describes an attention or its gradient. Operations are counted over the whole rectangle of scores, although kernels
+/// skip the masked half if the attention is causal.
 struct AttentionWork {
   double flops;
   int64_t keys, headDim; ///< the number of keys of one head, and the elements of a key
   bool causal, bf16;
 };
-/// Seconds at a share of the machine's peak rate, which grows with the number of keys and the size of heads.
+/// Returns the seconds at a share of the machine's peak rate. The share grows with the number of keys and the size of
+/// heads.
 double attentionSeconds(const AttentionWork &work, const MachineModel &machine);
 /// Describes `op`, which is attention or its gradient.
 AttentionWork attentionWork(mlir::Operation *op);
 
-/// Seconds of one execution of a local op on one rank: the larger of the times for computing and for reading or
-/// sending.
+/// Returns the seconds of one execution of a local op on one rank: the longer of the time for computing and the time
+/// for reading or sending.
 double secondsOf(mlir::Operation *op, const MachineModel &machine);
 
-/// Seconds for adding one microbatch's yielded value to the sum, without the op that computes the value. A product adds
-/// its result to the sum itself. Otherwise the first value is copied and later ones are added.
+/// Returns the seconds for adding one microbatch's yielded value to the sum. The op that computes the value does not
+/// count. A product adds its result to the sum itself. Otherwise the first value is copied and later ones are added.
 double secondsOfSum(mlir::Value yielded, bool isFirst, const MachineModel &machine);
 
-/// Seconds of a part of an op that has no placement yet. This is the time of its products, with the sizes of factors in
-/// `part`, or the time of the `bytes` that it reads and writes. The fixed cost of an operation does not count.
+/// Returns the seconds of a part of an op that has no placement yet: the longer of the time of its products, with the
+/// sizes of factors in `part`, and the time to read and write `bytes`. The fixed cost of an operation does not count.
 double secondsOfPart(mlir::Operation *op, const FactorRule &part, double bytes, const MachineModel &machine);
 
-/// Seconds of each move of `start`, one after another. Moves over the same axes are one launch (an NCCL group) whose
-/// hops overlap: only the longest latency counts.
+/// Returns the seconds of each move of `start`, one after another. Moves over the same axes are one launch (an NCCL
+/// group). Their hops overlap, so only the longest latency counts.
 llvm::SmallVector<double> secondsOfMoves(StartOp start, const MachineModel &machine);
 
 } // namespace pc

@@ -1,7 +1,7 @@
 //===- CudaWorkspace.h - Memory that library calls of a CUDA program need ---------------------===//
-// Matrix products and attention of the CUDA libraries, our own gradients of attention and of embeddings, sums over
-// rows, and products of experts need scratch memory. They run one after the other, so they share one region at the end
-// of the arena.
+// The following need scratch memory: matrix products and attention of the CUDA libraries, our own gradients of
+// attention and of embeddings, sums over rows, and products of experts. They run one after the other, so they share one
+// region at the end of the arena.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_CUDAWORKSPACE_H
 #define PC_COST_CUDAWORKSPACE_H
@@ -16,11 +16,12 @@ constexpr int64_t cudaAlignment = 256;
 /// The most scratch memory of one matrix product.
 constexpr int64_t productScratchBytes = int64_t(32) << 20;
 
-/// Which ops of a CUDA program are library calls, and on which devices it runs.
+/// Says which ops of a CUDA program are library calls, and on which devices the program runs.
 struct CudaLibraries {
   bool attention = true;   ///< bf16 attention is cuDNN's
-  bool hopperOnly = false; ///< it runs on sm_90 only, where cuDNN needs less scratch memory
-  /// The values come from options of passes: "library" or "generated"; sm_80, sm_90a, ..., or empty for any device.
+  bool hopperOnly = false; ///< the program runs on sm_90 only, where cuDNN needs less scratch memory
+  /// Takes the values of the passes' options: `attention` is "library" or "generated"; `archs` has sm_80, sm_90a, ...,
+  /// or is empty for any device.
   CudaLibraries(llvm::StringRef attention, llvm::ArrayRef<std::string> archs);
 
   /// Whether cuDNN computes `op`, an attention or its gradient: it is in bf16, its heads have at most 128 elements in
@@ -43,29 +44,31 @@ struct AttentionWorkspace {
   AttentionWorkspace(mlir::Operation *op, CudaLibraries libraries);
 };
 
-/// Whether our own kernels compute attention of these queries, and its gradient, on tensor cores. They do so in bf16,
-/// if the size of a head is a multiple of 16 and at most 128.
+/// Whether our own kernels use tensor cores for the attention of the queries `q`, and for its gradient. They do so in
+/// bf16, if the size of a head is a multiple of 16 and at most 128.
 bool isForTensorCores(mlir::Value q);
 
 /// Whether `op` is the gradient of attention.
 bool isAttentionGrad(mlir::Operation *op);
 
-/// Bytes at the start of the workspace that our own kernels of the gradient pass from one kernel to the next. If they
-/// use tensor cores, these are rowsum(dout * o) in f32, with the shape of lse. 0 otherwise, and for all other ops.
+/// Returns the bytes at the start of the workspace that our own kernels of the gradient pass from one kernel to the
+/// next. Kernels that use tensor cores pass rowsum(dout * o) in f32, with the shape of lse. Returns 0 for other kernels
+/// and other ops.
 int64_t attentionDotsBytes(mlir::Operation *op);
-/// Bytes for the scores of attention to a cache, which its first kernel passes to the second. Each query head has a row
-/// with all positions and two more numbers. 0 for other ops.
+/// Returns the bytes of the scores that the first kernel of attention to a cache passes to the second one. Each query
+/// head has a row with all positions and two more numbers. Returns 0 for other ops.
 int64_t cachedScoresBytes(mlir::Operation *op);
 
 /// A kernel that sums over rows uses at most this many blocks, two for each multiprocessor of an H100. A second kernel
 /// adds the sums of the blocks in order.
 constexpr int64_t columnSumBlocks = 264;
 
-/// The results of `op`, inside a fusion or not, that a GPU kernel sums over rows while it processes the rows one by
-/// one: gradients of a norm's weights, and einsums "b s f -> f".
+/// Returns the results of `op`, inside a fusion or not, that a GPU kernel sums over rows while it processes the rows
+/// one by one. These are gradients of a norm's weights, and einsums "b s f -> f".
 llvm::SmallVector<mlir::Value> columnSumsOf(mlir::Operation *op);
 
-/// Bytes of the blocks' sums in f32, at the start of the workspace. 0 if `op`, a fusion or not, has no such results.
+/// Returns the bytes, at the start of the workspace, of the sums in f32 of all blocks. Returns 0 if `op`, a fusion or
+/// not, has no results that are summed over rows.
 int64_t columnSumBytes(mlir::Operation *op);
 
 /// The data that the kernels of an embedding's gradient pass to each other: sorted ids with their places in the batch,

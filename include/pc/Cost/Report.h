@@ -15,9 +15,8 @@ namespace pc {
 /// * flops_per_step: matrix products (`flopsOf`) of all ranks.
 /// * model_flops: products that the model itself needs, by the type of their operands. These are the products of the
 ///   forward pass, counted three times if the program trains. Recomputation does not count.
-/// * memory: the bytes of the arena at the moment of its peak, in six categories that add up to the arena, and a
-/// seventh if
-///   the program generates text:
+/// * memory: the bytes of the arena at the moment of its peak, in categories that add up to the arena. There are six,
+///   and a seventh if the program generates text:
 ///   - parameters: the parameters, and their rounded or gathered copies that the whole step reads.
 ///   - optimizer: the states.
 ///   - caches: the keys and values of all slots.
@@ -33,17 +32,20 @@ namespace pc {
 /// Fails, with an error on the op, if the module is not planned.
 llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::StringRef plan);
 
-/// Three ways to divide the products of an optimizer that multiplies matrices, such as Muon: every rank computes all
-/// (duplicated), ranks add parts of products (gram_sums), each rank computes some matrices (owners). `placed` is a
-/// program of phase placed or staged, `axes` are those over which matrices may be divided. A row describes equal
-/// matrices and one axis: the bytes that a rank sends per step, predicted seconds of moves and products, and the chosen
-/// way. A way is null if the axis does not divide it.
+/// Compares three ways to divide the products of an optimizer that multiplies matrices, such as Muon:
+/// * duplicated: every rank computes all products;
+/// * gram_sums: each rank computes parts of products, and the ranks add them;
+/// * owners: each rank computes the products of some matrices.
+/// The phase of `placed` is placed or staged. Matrices may be divided over `axes`. A row describes equal matrices and
+/// one axis: the bytes that a rank sends per step, predicted seconds of moves and products, and the chosen way. A way
+/// is null if the axis cannot divide the work in this way.
 llvm::json::Array updateForms(mlir::ModuleOp placed, llvm::ArrayRef<std::string> axes, const MachineModel &machine);
 
-/// Bytes of the largest arena of a planned module's programs.
+/// Returns the size in bytes of the largest arena of a planned module's programs.
 int64_t largestArena(mlir::ModuleOp planned);
 
-/// The peak bytes of activations, as in `memory_at_most`, of the program of a planned module that has the most.
+/// Returns the peak bytes of activations, as in `memory_at_most`. Of several programs in the module, the one with the
+/// most counts.
 int64_t mostActivationBytes(mlir::ModuleOp planned);
 
 /// The bytes that a planned program without stages needs before and after the first carry of an optimizer's leaf that
@@ -55,8 +57,8 @@ struct ArenaParts {
 };
 ArenaParts arenaAroundTables(mlir::ModuleOp planned);
 
-/// The memory outside of the arena that a rank of a CUDA program with NCCL holds on the device. The figures above do
-/// not contain it.
+/// Returns the memory that a rank of a CUDA program with NCCL holds on the device outside of the arena. The figures
+/// above do not contain it.
 /// * communicators: one for each of its groups of several ranks, and one for all ranks; communicators for a pipeline's
 ///   messages do not count.
 /// * staging_bytes: buffers in which the runtime makes blocks contiguous for NCCL; exact.

@@ -32,11 +32,11 @@ struct StageSpan {
 struct StageTimeline {
   std::vector<StageSpan> spans; ///< in the order of time
   double end = 0;
-  /// How its seconds are divided: by kind of work, and waits for its own moves, for messages that are in flight, and
-  /// for other stages.
+  /// The seconds of the stage by kind of work, and its seconds of waiting for its own moves, for messages that are in
+  /// flight, and for other stages.
   std::array<double, getMaxEnumValForTaskKind() + 1> work = {};
   double moves = 0, messages = 0, idle = 0;
-  /// How long its own moves continue while it waits for other stages after its last task.
+  /// The seconds during which the stage's own moves continue while it waits for other stages after its last task.
   double movesBesideIdle = 0;
 };
 using StepTimeline = std::vector<StageTimeline>;

@@ -38,18 +38,17 @@ struct CompileOptions {
   AutoOptions search;                           ///< finds the plan, if it is switched on
   bool train = true;                            ///< false: only the forward pass
   std::optional<GenerateStepsOptions> generate; ///< set if the program generates text; the plan sets the groups
-  std::string weights = "full";                 ///< how its matrices are stored: full, or the codes of pc-store-codes
-  std::optional<bool> packProducts;             ///< one product for q, k and v if the plan allows it; unset: for CUDA
-  int64_t padVocabulary = 0;     ///< multiple of the padded vocabulary, and of its ranks; 0: the target's default
-  int64_t expertsLimit = 0;      ///< rows of experts that are in memory at once; 0: all
-  AddAdaptersOptions adapters;   ///< LoRA, if there is any
-  GroupParametersOptions groups; ///< which parameters are frozen, and how the optimizer treats others
-  TileParametersOptions tiles;   ///< parameters that are computed in tiles
-  ChunkLossOptions lossChunks;   ///< chunks of tokens in which logits and loss are computed
-  DifferentiateOptions step;     ///< the plan sets the microbatches
-  std::string states = "f32";    ///< how AdamW's states are stored: f32, or 8bit (pc-quantize-states)
-  std::string weightPrecision =
-      "full"; ///< how the passes of training read matrices: full, or int8 (pc-quantize-weights)
+  std::string weights = "full";     ///< how a generating program stores matrices: full, or the codes of pc-store-codes
+  std::optional<bool> packProducts; ///< one product for q, k and v if the plan allows it; unset: for CUDA
+  int64_t padVocabulary = 0;        ///< multiple of the padded vocabulary, and of its ranks; 0: the target's default
+  int64_t expertsLimit = 0;         ///< rows of experts that are in memory at once; 0: all
+  AddAdaptersOptions adapters;      ///< LoRA, if there is any
+  GroupParametersOptions groups;    ///< which parameters are frozen, and how the optimizer treats others
+  TileParametersOptions tiles;      ///< parameters that are computed in tiles
+  ChunkLossOptions lossChunks;      ///< chunks of tokens in which logits and loss are computed
+  DifferentiateOptions step;        ///< the plan sets the microbatches
+  std::string states = "f32";       ///< how AdamW's states are stored: f32, or 8bit (pc-quantize-states)
+  std::string weightPrecision = "full"; ///< how training reads matrices: full, or int8 (pc-quantize-weights)
   std::string machine = PipelineParallelOptions().machine; ///< name or file of the machine for all predicted times
   int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit
   int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< programs with at most this many ops have inlined tasks
@@ -71,9 +70,10 @@ struct CompileOptions {
   std::string howFound;                       ///< comments in the plan's file by which the search can be repeated
   mlir::TimingScope *timing = nullptr; ///< where the time of every pass is counted; null in tools without MLIR's flags
 
-  /// For CUDA devices instead of CPUs.
+  /// Whether the program is for CUDA devices instead of CPUs.
   bool cuda() const { return kernels.target == "cuda"; }
-  /// Bytes that a rank may take: the limit, or without one the memory of the machine; 0: any number.
+  /// Returns the bytes that a rank may take: the memory limit, or if there is none, the memory of the machine. 0: any
+  /// number.
   int64_t memoryLimitOn(const MachineModel &machine) const;
   /// Whether one product computes q, k and v if the plan allows it. On a CPU three are faster
   /// (docs/rationale/c-attn.md). Optimizers of matrices need three separate parameters.
@@ -99,10 +99,10 @@ pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &o
 pcrt_status verifyPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
 /// Changes a model program according to the options: adds adapters, freezes and groups parameters, and reads the
-/// optimizer's definition. If the definition is in a file, options.step names the definition from then on. Call it
-/// once, before the plan is completed: a search compiles programs with few layers, in which some globs would match
-/// nothing. An imported model that was not edited is still treated as unedited after that. Errors are located, and the
-/// result is the exit code.
+/// optimizer's definition. If the definition is in a file, options.step afterwards names the definition instead of the
+/// file. Call it once, before the plan is completed: a search compiles programs with few layers, in which some globs
+/// would match nothing. An imported model that was not edited still counts as unedited afterwards. Emits located
+/// errors. Returns the exit code.
 pcrt_status changeModel(mlir::ModuleOp model, CompileOptions &options);
 
 /// Compiles a program of phase `from` to `options.to`, and writes the output, plan and report that the options name.

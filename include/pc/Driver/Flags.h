@@ -22,17 +22,17 @@ llvm::cl::OptionCategory &categoryOf(FlagGroup group);
 /// which flags were given, because a flag that was not given may take its value from a plan file or from the program.
 class CompileFlags : public mlir::PassPipelineOptions<CompileFlags> {
 public:
-  /// With `ofTool`, the flags are also flags of the tool's command line.
+  /// If `ofTool` is true, the flags are also flags of the tool's command line.
   explicit CompileFlags(bool ofTool = false);
 
-  /// The words of a command line. If a flag needs no value and the word after it is one of its values, the two are
-  /// joined: `--pipeline gpipe` becomes `--pipeline=gpipe`, while `--pipeline model.mlir` stays two words.
+  /// Returns the words of a command line. If a flag needs no value but the next word is one of its values, joins the
+  /// two: `--pipeline gpipe` becomes `--pipeline=gpipe`, while `--pipeline model.mlir` stays two words.
   std::vector<const char *> words(int argc, const char *const *argv);
 
-  /// Checks the flags that were given, and sets `options`. Returns the kind of an error; `error` has its text, or is
-  /// empty if a plan file had a diagnostic. `context` is used to read a plan file; if it is null, one is created.
-  /// `origin` describes a program of a later phase: flags of finished phases are refused, and the others are added to
-  /// its plan.
+  /// Checks the flags that were given, and sets `options`. Returns the kind of an error, and writes its text to
+  /// `error`; the text is empty if a diagnostic about a plan file was already emitted. `context` is used to read a plan
+  /// file; if it is null, one is created. `origin` describes a program of a later phase: flags of finished phases are
+  /// refused, and the others are added to the program's plan.
   pcrt_status resolve(mlir::MLIRContext *context, CompileOptions &options, std::string &error,
                       const Origin &origin = {});
 
@@ -42,14 +42,14 @@ public:
 private:
   bool given(llvm::StringRef flag) const { return llvm::is_contained(order, flag); }
   pcrt_status check(std::string &error) const;
-  /// Takes the target of `origin`. If a given flag comes too late, returns the reason; otherwise "".
+  /// Takes the target of `origin`. Returns the reason if a given flag comes too late, otherwise "".
   std::string goOn(const Origin &origin);
 
   template <typename T, typename... Mods>
   Option<T> &flag(llvm::StringRef name, const llvm::Twine &description, Mods &&...mods);
   template <typename T> void field(T &field, llvm::StringRef name, const llvm::Twine &description);
   void list(llvm::SmallVectorImpl<std::string> &field, llvm::StringRef name, const llvm::Twine &description);
-  /// A flag that may be repeated. Its texts are separated by spaces in `field`.
+  /// Registers a flag that may be repeated. Its texts are joined in `field`, with spaces in between.
   void repeated(std::string &field, llvm::StringRef name, const llvm::Twine &description);
   void bytes(int64_t &field, llvm::StringRef name, const llvm::Twine &description);
   void strategy(const TacticFlag &flag, const llvm::Twine &description, llvm::ArrayRef<TacticForm> forms = {});

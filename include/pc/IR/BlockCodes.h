@@ -10,9 +10,11 @@
 #include "pc/IR/PCBlockCodesOps.h.inc"
 
 namespace pc {
-/// The sizes of a block: those of the value divided by those of its scales. Returns std::nullopt if they do not divide.
+/// Returns the size of a block in each dim: the value's size divided by the number of scales. Returns std::nullopt if a
+/// division has a remainder.
 std::optional<llvm::SmallVector<int64_t>> blockOf(llvm::ArrayRef<int64_t> value, llvm::ArrayRef<int64_t> scales);
-/// AdamW with both states in codes, as one kernel: it decodes a block of both, updates the parameter, and encodes them.
+/// AdamW with both states in codes, as one kernel. The kernel decodes a block of both states, updates the parameter,
+/// and encodes the states again.
 struct CodedAdamW {
   AdamWOp adamw;
   DecodeOp first, second;
@@ -20,9 +22,10 @@ struct CodedAdamW {
 
   llvm::SmallVector<mlir::Operation *> ops() const { return {first, second, adamw, newFirst, newSecond}; }
 };
-/// The update around `adamw`, if its states are decoded for it alone, and encoded again by ops of the same block.
+/// Returns the update around `adamw`, if its states are decoded only for `adamw` and encoded again by ops of the same
+/// block.
 std::optional<CodedAdamW> codedAdamW(AdamWOp adamw);
-/// Returns `fusion` as such a kernel, or std::nullopt.
+/// Returns `fusion` as a kernel of this kind, or std::nullopt.
 std::optional<CodedAdamW> asCodedAdamW(FusionOp fusion);
 } // namespace pc
 

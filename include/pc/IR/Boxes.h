@@ -8,9 +8,9 @@
 
 namespace pc {
 
-/// Checks that the parameters of a program for one device contain each element of the tensors that they are stored in
-/// exactly once. A checkpoint can be written only from such parameters. Fails after an error at a parameter that names
-/// the tensor.
+/// Checks, in a program for one device, that the parameters together hold each element of their checkpoint tensors
+/// exactly once. Otherwise a checkpoint cannot be written. Fails after an error that names the tensor, at a parameter
+/// of this tensor.
 llvm::LogicalResult checkBoxes(mlir::ModuleOp module);
 
 } // namespace pc

@@ -22,7 +22,7 @@ struct TaskFunction {
   /// In planned programs: the size of the frame, which holds values that are live during a call only.
   int64_t frameBytes = 0;
 
-  /// Values of the body that calls give, in the order of the call's results.
+  /// The values that a call returns, as values of the body.
   mlir::ValueRange results() const { return body->getTerminator()->getOperands(); }
 };
 
@@ -41,8 +41,8 @@ llvm::SmallVector<mlir::func::FuncOp> stepsOf(mlir::ModuleOp program);
 /// The arena offset (home) of a value; -1: it has none.
 int64_t homeOrNone(mlir::Value value);
 
-/// Moves leaves out of the functions of `program`, which get them as arguments. Removes results that are arguments or
-/// repeat other results. Updates function types.
+/// Moves leaves out of the functions of `program`; the functions then get them as arguments. Removes results that are
+/// arguments or repeat other results. Updates function types.
 void tidyCalls(mlir::ModuleOp program);
 /// Inlines all calls in `program`. In planned programs the inlined ops get the homes that they have in the caller's
 /// arena.

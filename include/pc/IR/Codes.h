@@ -1,6 +1,7 @@
 //===- Codes.h - Weights that are stored in 8 or 4 bits ------------------------------------===//
 // A program that generates text may store a matrix as integers, the codes, and f32 scales. A scale belongs to all codes
-// of a row, or to the codes of a group within a row. An einsum multiplies both where a product reads the matrix.
+// of a row, or to the codes of a group within a row. Where a product reads the matrix, an einsum multiplies codes by
+// scales.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_CODES_H
 #define PC_IR_CODES_H
@@ -12,11 +13,12 @@ namespace pc {
 /// Whether elements of this type are codes: i8 or i4.
 inline bool isCode(mlir::Type element) { return element.isInteger(8) || element.isInteger(4); }
 
-/// The name of the dim of a parameter in groups, along which a group has one scale. No plan splits it. In memory, codes
-/// i and i + half of a group of 4 bits share a byte.
+/// The name of the dim within a group, in a parameter whose codes are in groups. All codes along this dim share one
+/// scale. No plan splits the dim. In memory, codes i and i + half of a group of 4 bits share a byte.
 inline constexpr llvm::StringRef nameOfCodes = "code";
 
-/// That dim of a parameter of codes, or of a value that moves compute from it; -1 if there is none.
+/// Returns the dim called `nameOfCodes` in a parameter of codes, or in a value that moves compute from it; -1 if there
+/// is none.
 int64_t dimOfCodes(mlir::Value codes);
 
 /// Whether `op` is the product of codes and their scales: "f e, f -> f e".

@@ -11,8 +11,8 @@
 
 namespace pc {
 
-/// Input: a program. Result: a number per (value, dim), equal for dims that must have one size. The classes are built
-/// once; values that are added to the program later have none.
+/// Input: a program. Result: a number per (value, dim), which is equal for dims that must have one size. The classes
+/// are built once; values that are added to the program later have none.
 class DimClasses {
 public:
   /// Finds the classes of the dims of all values under `root`.
@@ -32,8 +32,8 @@ private:
   llvm::SmallVector<unsigned> parent;
 };
 
-/// Whether the dims of `factor` have different sizes, because `op` is a reshape that divides or merges them. Only
-/// blocks of such dims correspond to each other; their indices do not.
+/// Whether the dims of `factor` have different sizes, because `op` is a reshape that divides or merges them. Then only
+/// blocks of these dims correspond to each other, not their indices.
 bool isDivided(mlir::Operation *op, const FactorRule &rule, int factor);
 
 } // namespace pc

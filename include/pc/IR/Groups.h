@@ -1,6 +1,7 @@
 //===- Groups.h - Settings of a parameter group ---------------------------------------------===//
-// A group is a dictionary of its name and of numbers that replace or multiply settings of the run. The verifier, the
-// compiler's flags and the interpreter read it. The runtime reads the same names in the description (Program.h).
+// A group is a dictionary that holds a name and numbers, which replace or multiply settings of the run. The verifier,
+// the compiler's flags and the interpreter read groups. The runtime reads the same names in the description
+// (Program.h).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_GROUPS_H
 #define PC_IR_GROUPS_H

@@ -104,11 +104,12 @@ int64_t zigzagRanks(mlir::Operation *op);
 int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks);
 /// The position of `index` in a sequence dim of the program that contains `op`.
 int64_t sequencePosition(mlir::Operation *op, int64_t index);
-/// The sizes of the whole value whose elements `op` drops, as `#pc.drop` gives them. Before programs are local, the
-/// sizes in the op's types.
+/// Returns the sizes of the whole value whose elements `op` drops, as `#pc.drop` gives them. If the program is not
+/// local yet, returns the sizes in the op's types.
 llvm::SmallVector<int64_t> drawnSizes(DrawnOpInterface op);
-/// The phase that begins at `op` in its block: backward at `pc.seed`, optimizer after `pc.accumulate`, the phase of its
-/// kind at `pc.task`; std::nullopt at other ops. Every block of a step begins with the forward phase.
+/// Returns the phase that begins at `op` in its block: the backward phase at `pc.seed`, the optimizer phase after
+/// `pc.accumulate`, the phase of the task at `pc.task`, and std::nullopt at other ops. Every block of a step begins
+/// with the forward phase.
 std::optional<StepPhase> phaseBegunBy(mlir::Operation *op);
 /// The phase of `op` in its step, or in the function of a task.
 StepPhase stepPhase(mlir::Operation *op);

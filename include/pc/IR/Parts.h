@@ -26,13 +26,13 @@ llvm::SmallVector<ParameterPart> partsOf(ParameterOp parameter);
 /// The number of imported parameters that this one consists of.
 int64_t numParts(ParameterOp parameter);
 
-/// The dims of `parameter` that a state of it has, in order. A state names its dims like the parameter; "embed#1" names
-/// dim 1, if an earlier one has the same name. A state with all dims may have one element for each block of the
-/// parameter (`blockOfState`). Returns std::nullopt if the state does not fit the parameter.
+/// Returns the dims of `parameter` that its state `state` has, in order. A state names its dims like the parameter;
+/// "embed#1" names dim 1 if an earlier dim has the same name. A state with all dims may have one element for each block
+/// of the parameter (`blockOfState`). Returns std::nullopt if the state does not fit the parameter.
 std::optional<llvm::SmallVector<int64_t>> dimsOfState(StateOp state, ParameterOp parameter);
 
-/// The sizes of the blocks of a parameter that each have one element of a state: scales. Returns std::nullopt if each
-/// element of the parameter has its own state element, or if the state does not have all dims.
+/// If the state has one element, a scale, for each block of the parameter, returns the sizes of a block. Returns
+/// std::nullopt if each element of the parameter has its own state element, or if the state does not have all dims.
 std::optional<llvm::SmallVector<int64_t>> blockOfState(StateOp state, ParameterOp parameter);
 
 /// The dim of the state that is dim `dim` of the parameter; -1 if there is none.
@@ -44,23 +44,24 @@ mlir::ArrayAttr namesOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims
 /// The shape without padding of a state over these dims of a parameter.
 llvm::SmallVector<int64_t> validShapeOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims);
 
-/// The parts of a checkpoint for a state over these dims of a parameter: for each part of the parameter, a part with
-/// the same name whose tensor has size 1 in the dims that the state does not have. The box of a part that is only a
-/// part along such a dim keeps its place there, so that states of other boxes have other elements. Returns std::nullopt
-/// if a dim of the tensor consists of dims that the state has and dims that it does not have.
+/// Returns the parts of a checkpoint for a state over these dims of a parameter. Each part of the parameter gives a
+/// part with the same name, whose tensor has size 1 in the dims that the state does not have. If a box covers only a
+/// part of the tensor along such a dim, it keeps its place there, so that states of different boxes have different
+/// elements. Returns std::nullopt if a dim of the tensor consists of dims that the state has and dims that it does not
+/// have.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims);
 
-/// The parts of a checkpoint for a state with one element for each block of a parameter: tensors whose sizes are those
-/// of the parameter's tensors divided by sizes of a block. Returns std::nullopt if blocks of the parameter are not
-/// blocks of its tensors.
+/// Returns the parts of a checkpoint for a state with one element for each block of a parameter. The size of each
+/// tensor is that of the parameter's tensor divided by that of a block. Returns std::nullopt if blocks of the parameter
+/// are not blocks of its tensors.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfBlocks(ParameterOp parameter, llvm::ArrayRef<int64_t> block);
 
-/// The parts of a checkpoint for a state, by its dims or by its blocks; std::nullopt if the state does not fit the
-/// parameter.
+/// Returns the parts of a checkpoint for a state, by its dims or by its blocks. Returns std::nullopt if the state does
+/// not fit the parameter.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfState(StateOp state, ParameterOp parameter);
 
-/// The same, but also std::nullopt if the state has the shape of its parameter, because it then has the parts of the
-/// parameter.
+/// Like partsOfState(state, parameter), but returns std::nullopt also if the state has the shape of its parameter,
+/// because it then has the parts of the parameter.
 std::optional<llvm::SmallVector<ParameterPart>> ownPartsOfState(StateOp state, ParameterOp parameter);
 
 } // namespace pc

@@ -43,7 +43,7 @@ mlir::func::FuncOp buildRound(mlir::ModuleOp program);
 /// Bytes of the arena that @round needs after the leaves; 0 without rounds.
 int64_t roundBytes(mlir::ModuleOp program);
 
-/// The offset in the arena at which the sums of @round have their codes; 0 if there are no codes.
+/// Returns the offset in the arena of the codes that @round sums; 0 if replicas do not send codes.
 int64_t codesHome(mlir::ModuleOp program);
 
 } // namespace pc

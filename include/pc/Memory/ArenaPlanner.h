@@ -1,8 +1,8 @@
 //===- ArenaPlanner.h - Buffers with lifetimes -> offsets in one arena ----------------===//
 // Offline dynamic storage allocation: problem, algorithm and check. This file does not depend on IR. The algorithm is
 // greedy best fit, larger buffers first (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-// Inference", 2020), but it begins with the buffers of the memory peak. If placing buffers in the order of time gives a
-// smaller arena than every such order, it is used instead.
+// Inference", 2020), but it begins with the buffers of the memory peak. If the arena is smaller when buffers are placed
+// in the order of time, that plan is used instead.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_MEMORY_ARENAPLANNER_H
 #define PC_MEMORY_ARENAPLANNER_H
@@ -23,7 +23,7 @@ struct ArenaBuffer {
   int64_t first = 0, last = 0;
 };
 
-/// Where each buffer lies in an arena.
+/// The place of each buffer in an arena.
 struct ArenaPlan {
   llvm::SmallVector<int64_t> offsets; ///< per buffer
   int64_t bytes = 0;                  ///< size of the arena
@@ -35,7 +35,7 @@ int64_t maxLiveBytes(llvm::ArrayRef<ArenaBuffer> buffers);
 /// Finds offsets at which no two buffers that share a position overlap. Deterministic.
 ArenaPlan planArena(llvm::ArrayRef<ArenaBuffer> buffers);
 
-/// The error in `plan`; empty if there is none.
+/// Returns the error in `plan`, or an empty text if there is none.
 std::string checkArena(llvm::ArrayRef<ArenaBuffer> buffers, const ArenaPlan &plan);
 
 } // namespace pc

@@ -12,8 +12,9 @@
 
 namespace pc::pipeline {
 
-/// One flow of messages: the results of F (to the next chunk) or B (to the previous chunk) of one chunk, in microbatch
-/// order at both ends. If a task passes several values, each has a separate flow.
+/// A flow of messages from one chunk. It carries the results of the chunk's F tasks to the next chunk, or those of its
+/// B tasks to the previous chunk, in microbatch order at both ends. If a task passes several values, each has a
+/// separate flow.
 struct Flow {
   int source = 0, destination = 0;
   TaskKind kind = TaskKind::Forward;
@@ -35,8 +36,8 @@ struct Instruction {
   enum Type { Compute, Transfer, Collective } type = Compute;
   std::string stream;      ///< instructions of one stream run in program order
   Task task;               ///< Compute
-  std::vector<Part> parts; ///< Transfer: Transfer: posted together, done when all are done
-  std::string group, tag;  ///< Collective: Collective: the communicator, and which of its calls it is
+  std::vector<Part> parts; ///< Transfer: posted together, done when all are done
+  std::string group, tag;  ///< Collective: the communicator, and which of its calls it is
   std::vector<int> after;  ///< indices of earlier instructions of the same stage that must be done
 
   /// A task, on the stream "compute".
@@ -57,18 +58,18 @@ struct Program {
   std::map<std::string, std::vector<int>> groups; ///< members of every communicator
 };
 
-/// The task that gets the result of this F or B: the same kind of the next or previous chunk. None at the ends of the
-/// model, and if the result stays on the stage.
+/// Returns the task that gets the result of this F or B: the task of the same kind of the next chunk (F) or the
+/// previous chunk (B). Returns std::nullopt at the ends of the model, and if the result stays on the stage.
 std::optional<Task> consumer(const Problem &problem, const Task &task);
 
-/// Makes a program for one thread per stage, with flows that buffer messages. Each receive is right before its reader
-/// and each send right after its producer, all on one stream.
+/// Makes a program for one thread per stage, with flows that buffer messages. All instructions of a stage are on one
+/// stream. Each receive is right before the task that reads it, and each send right after the task that produces it.
 Program placeInline(const Problem &problem, const Order &order);
 /// The smallest number of messages, at least 2, that every flow must be able to hold so that `program` does not stall.
 /// 0 if it always stalls.
 int slotsFor(const Problem &problem, const Program &program);
 
-/// What is wrong with a program.
+/// A fault in a program.
 struct Fault {
   /// What kind of fault it is, and a message.
   ///   flow: sends and receives that do not match.
@@ -82,7 +83,7 @@ struct Fault {
   std::string kind, text;
 };
 
-/// How many messages the runtime that runs the program can hold at both ends.
+/// The number of messages that the runtime can hold at either end of a flow.
 struct VerifyOptions {
   int slots = 2;    ///< messages of one flow that the receiver can hold; 0: not checked
   int buffered = 0; ///< messages that may be sent before their receive is posted; 0: rendezvous, the strictest

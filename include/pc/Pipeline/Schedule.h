@@ -66,10 +66,10 @@ struct Problem {
   bool has(TaskKind kind, int chunk) const;
   /// Seconds of a task, including the waits of the first and last microbatch.
   double seconds(const Task &task) const;
-  /// takes: the memory that a task takes at its start. frees: the memory that it frees at its end.
+  /// Returns the memory that a task takes at its start (`takes`) or frees at its end (`frees`).
   double takes(const Task &task) const;
   double frees(const Task &task) const;
-  /// The memory that one microbatch of all its chunks takes on a stage. No schedule needs less.
+  /// Returns the memory that one microbatch takes on a stage, in all chunks of the stage. No schedule needs less.
   double floor(int stage) const;
   /// Seconds of work of the busiest stage.
   double ideal() const;
@@ -92,11 +92,11 @@ struct Problem {
   };
   /// The tasks that must be done before `task`.
   Inputs inputs(const Task &task) const;
-  /// A different number below tasks() for every task.
+  /// Returns a number below tasks() that is different for every task.
   int id(const Task &task) const {
     return (static_cast<int>(task.kind) * chunks() + task.chunk) * microbatches + task.microbatch;
   }
-  /// A different number for every kind and chunk.
+  /// Returns a number that is different for every kind and chunk.
   int ofKind(TaskKind kind, int chunk) const { return static_cast<int>(kind) * chunks() + chunk; }
   /// One more than the largest id. If chunks lack some kinds, there are fewer tasks.
   int tasks() const { return numKinds * chunks() * microbatches; }
@@ -104,11 +104,11 @@ struct Problem {
   std::vector<Task> all() const;
 };
 
-/// The stage of each chunk. The first puts chunk c on stage c mod p. The second goes down and up again: 0 .. p-1, p-1
-/// .. 0.
+/// Returns the stage of each chunk. `roundRobin` puts chunk c on stage c mod p. `vShape` goes down and up again: 0 ..
+/// p-1, p-1 .. 0.
 std::vector<int> roundRobin(int stages, int chunksPerStage);
 std::vector<int> vShape(int stages);
-/// A problem whose chunks share a stage's seconds equally. Memory in units of one chunk and microbatch.
+/// Returns a problem whose chunks share a stage's seconds equally. Its unit of memory is one chunk and microbatch.
 Problem uniform(int microbatches, std::vector<int> stageOf, double forward, double backward, double weight, bool split,
                 double hop = 0);
 
@@ -129,7 +129,7 @@ struct Measure {
   double ideal = 0; ///< the busiest stage's work
   std::vector<double> memory; ///< per stage: the peak
 
-  /// The two rates in use: idle time over cost, and idle time over ideal time.
+  /// The two usual rates of a bubble: idle time over cost, and idle time over ideal time.
   double bubble() const { return (cost - ideal) / cost; }
   double idleOverIdeal() const { return (cost - ideal) / ideal; }
 };
@@ -138,7 +138,8 @@ std::optional<Measure> measure(const Problem &problem, const Order &order);
 std::vector<double> peaks(const Problem &problem, const Order &order);
 bool fits(const Problem &problem, const Order &order);
 
-/// Where the chunks of a schedule lie: anywhere, on stage c mod p, on stage c, or two on every stage as a V.
+/// Says on which stages the chunks of a schedule lie: on any, on stage c mod p, on stage c, or two on every stage as a
+/// V.
 enum class ChunkMap { Any, RoundRobin, OneChunk, V };
 
 /// Stages of equal duration, with messages that take no time. p, m and v are the numbers of stages, of microbatches and
@@ -167,7 +168,7 @@ struct NamedSchedule {
   bool anyChunks = false;                                           ///< whether `name:CHUNKS` is allowed
   bool split = false;                                               ///< gradients of weights are separate tasks
   std::vector<Task> (*tasks)(const Problem &, int stage) = nullptr; ///< the order of a stage, without R tasks
-  /// How many microbatches a stage of one chunk holds at most; null: all.
+  /// Returns how many microbatches a stage of one chunk holds at most; null: it holds all.
   int (*inFlight)(int stages, int stage) = nullptr;
   /// `inFlight` as a formula for stage d of p with m microbatches, and the source of the formula.
   struct Memory {
@@ -191,9 +192,9 @@ const NamedSchedule *findSchedule(std::string_view name);
 /// The possible values of the flag, in words: "naive, gpipe, ..., auto, or a file of tasks".
 std::string scheduleNames();
 
-/// The best order found, by span or by cost. Tries all named schedules that fit, then these with gradients of weights
-/// moved, and list schedules under the memory limit. The result is deterministic and never worse than a named schedule
-/// that fits. Returns nullopt, with the reason, if one microbatch needs too much memory.
+/// Returns the best order found, by span or by cost. Tries all named schedules that fit, then the same schedules with
+/// gradients of weights moved, and list schedules under the memory limit. The result is deterministic and never worse
+/// than a named schedule that fits. Returns nullopt, with the reason, if one microbatch needs too much memory.
 enum class Goal { Span, Cost };
 struct AutoOrder {
   std::string name;

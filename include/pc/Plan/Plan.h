@@ -30,14 +30,15 @@ struct Plan {
   int64_t vocabularyRanks() const;
   /// The number of ranks over which tactics split the batch.
   int64_t dataRanks() const;
-  /// The number of chunks of a sequence that ranks compute separately, if the sequence stays in its own order.
+  /// The number of contiguous chunks into which ranks split a sequence. Ring attention does not count, because it
+  /// reorders the sequence.
   int64_t sequenceChunks() const;
   /// Whether one product may compute q, k and v. It may if no tactic places them separately.
   bool packsProducts() const;
-  /// The number of which a padded vocabulary must be a multiple, so that these ranks can split it and `wanted` divides
-  /// it. If `wanted` is 0, tensor cores determine the multiple on CUDA devices.
+  /// The number that must divide the size of a padded vocabulary, so that these ranks can split the vocabulary and
+  /// `wanted` divides it. If `wanted` is 0, tensor cores determine the number on CUDA devices.
   int64_t vocabularyMultiple(bool cuda, int64_t wanted) const;
-  /// The first tactic that has a given type of TypedTactics.h, if there is one.
+  /// Returns the first tactic that is of the type `Typed` (TypedTactics.h), if there is one.
   template <typename Typed> std::optional<Typed> find() const {
     for (const Tactic &tactic : tactics)
       if (auto typed = tactic.as<Typed>())

@@ -38,7 +38,7 @@ private:
   std::map<std::string, std::string> values;
 };
 
-/// Why the flags do not give a plan.
+/// The reason why the flags do not give a plan.
 struct Refusal {
   pcrt_status status; ///< PCRT_USAGE, or PCRT_INFEASIBLE if no such plan exists
   std::string why;

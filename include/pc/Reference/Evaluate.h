@@ -24,8 +24,8 @@ struct EvaluateContext {
   bool rounds = false;
 };
 
-/// The results of `op` on one rank, or failure after an error at the op. `op` must not be a leaf or a move, or have a
-/// region.
+/// Returns the results of `op` on one rank, or failure after an error at the op. `op` must not be a leaf or a move, and
+/// must not have a region.
 llvm::FailureOr<llvm::SmallVector<Tensor, 3>> evaluate(mlir::Operation *op, llvm::ArrayRef<const Tensor *> inputs,
                                                        const EvaluateContext &context);
 

@@ -15,9 +15,9 @@ namespace pc {
 /// How a program is interpreted, and hooks for code that sets or observes values. Differences are relative.
 struct RunOptions {
   uint64_t seed = 1;
-  /// If set, values of type bf16 are not rounded. Programs that are equal in exact arithmetic then agree to 1e-9,
-  /// whatever their order of operations. Otherwise every result of type bf16 is rounded to nearest even; in a fusion,
-  /// only the yielded values are.
+  /// If true, values of type bf16 are not rounded. Programs that are equal in exact arithmetic then agree to 1e-9,
+  /// whatever their order of operations. If false, every result of type bf16 is rounded to nearest even; in a fusion,
+  /// only the yielded values are rounded.
   bool exact = false;
   /// In placed programs, every value is assembled from the ranks and compared with the value of the same program on one
   /// device. This is the largest allowed difference (see `largestDifference`). It is not checked if values are rounded,
@@ -54,9 +54,9 @@ llvm::LogicalResult canInterpret(mlir::ModuleOp module);
 /// values should be equal on some ranks and are not.
 llvm::FailureOr<Results> interpret(mlir::ModuleOp module, const RunOptions &options);
 
-/// The results of `op` for the given operands; its kernels must compute the same. `program` is local or planned. `op`
-/// computes (it is not a leaf, move or message) or is a fusion of such ops. Results of type bf16 are rounded. Fails
-/// after an error at an op that the interpreter does not know.
+/// Returns the results of `op` for the given operands. Kernels of `op` must compute the same. `program` is local or
+/// planned. `op` computes (it is not a leaf, move or message) or is a fusion of such ops. Results of type bf16 are
+/// rounded. Fails after an error at an op that the interpreter does not know.
 llvm::FailureOr<std::vector<Tensor>> interpretOp(mlir::ModuleOp program, mlir::Operation *op,
                                                  llvm::ArrayRef<Tensor> operands);
 

@@ -20,8 +20,9 @@ public:
   explicit AxisOrder(mlir::ModuleOp module);
 
   /// Makes `axis`, which the current tactic places, a data axis. On dims of inputs, data axes are major to all others,
-  /// and in mesh order among themselves. On other dims they are minor, and this one is also minor to earlier data axes.
-  /// So its all_gather of a weight gives a block of the other axes, and its reduce_scatter starts from such a block.
+  /// and in mesh order among themselves. On other dims they are minor, and `axis` is also minor to earlier data axes.
+  /// So an all_gather of a weight over `axis` gives a block of the other axes, and a reduce_scatter over `axis` starts
+  /// from such a block.
   void setData(mlir::StringAttr axis) {
     data.insert(axis.getValue().str());
     newest = axis;

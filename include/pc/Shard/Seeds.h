@@ -44,7 +44,7 @@ struct Seeds {
 
   /// Names of dims that are split wherever an op has one. Cheap linear ops may read partial sums instead.
   llvm::StringSet<> must;
-  /// Whether `must` applies to the op that makes this value; it may not, for instance, if the value is small.
+  /// Whether `must` applies to the op that makes this value. For instance, it may not apply if the value is small.
   std::function<bool(const PlacementValue &)> binds = [](const PlacementValue &) { return true; };
   /// Names of dims that may be split if that saves bytes. Other dims are never split on this axis.
   llvm::StringSet<> may;
@@ -63,7 +63,7 @@ struct Seeds {
   std::function<std::optional<AxisState>(const PlacementValue &)> pin = [](const PlacementValue &) {
     return std::nullopt;
   };
-  /// Text for the message that no placement is legal: it proposes what would be legal. May be empty.
+  /// Text that proposes what would be legal, for the error that no placement is legal. May be empty.
   std::string instead;
   /// Whether values may be rooted, which means that they exist only on coordinate 0 of the axis.
   bool rooted = false;

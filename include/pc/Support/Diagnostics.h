@@ -10,15 +10,16 @@
 
 namespace pc {
 
-/// `text` in which control characters and bytes that are not UTF-8 are written as `\1B`. So names and values from files
+/// Returns `text` with control characters and bytes that are not UTF-8 written as `\1B`. So names and values from files
 /// cannot control the terminal or imitate another message.
 std::string escaped(llvm::StringRef text);
 
 /// Standard error for messages. Escapes all text like `escaped`, except newlines and tabs.
 llvm::raw_ostream &errs();
 
-/// Prints diagnostics for users: with the line and a caret if the location is in a source file, with the file's name if
-/// the location has no line, else after the tool's name. Never prints ops or raw locations.
+/// Prints diagnostics for users. If the location is in a source file, prints the line and a caret. If the location is a
+/// file without a line, the message follows the file's name, otherwise the tool's name. Never prints ops or raw
+/// locations.
 class ToolDiagnostics {
 public:
   ToolDiagnostics(llvm::StringRef tool, llvm::SourceMgr &sources, mlir::MLIRContext *context);

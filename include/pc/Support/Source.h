@@ -16,11 +16,11 @@ namespace pc {
 /// devices, because reading them might block or never end.
 std::unique_ptr<llvm::MemoryBuffer> readFile(llvm::StringRef path, std::string &error);
 
-/// The bytes of a file of IR; "-" is standard input. Refuses text that MLIR's parser cannot handle: deep nesting, huge
-/// numbers of results, huge widths, numbers of many digits, and control characters. `splitMarker`: the chunks between
-/// lines with this text are checked separately. Returns null after printing an error with file and line. Ops whose
-/// location names a module of the model ("loc(...)") also get their line in the file, unless the file is read in
-/// chunks.
+/// Returns the bytes of a file of IR; "-" is standard input. Refuses text that MLIR's parser cannot handle: deep
+/// nesting, huge numbers of results, huge widths, numbers of many digits, and control characters. If `splitMarker` is
+/// not empty, chunks between lines with this text are checked separately. Returns null after printing an error with
+/// file and line. An op whose location names a module of the model ("loc(...)") also gets its line in the file, unless
+/// the file is read in chunks.
 std::unique_ptr<llvm::MemoryBuffer> readSource(llvm::StringRef path, llvm::StringRef splitMarker = "");
 
 /// Removes file lines from those locations in `op` that also have a name, so that printed locations contain only names.

@@ -103,8 +103,8 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
       return std::nullopt;
   if (auto cast = dyn_cast<CastOp>(op); cast && !isFloat(cast.getX()) && !elementOf(cast.getX()).isInteger(32))
     return std::nullopt;
-  // Pointwise ops can be split anywhere: bits 0 to the number of dims are set. Row-wise ops need the whole last dim in
-  // a row.
+  // Pointwise ops can be split anywhere, so bits 0 to n are set, where n is the number of dims. Row-wise ops need the
+  // whole last dim in a row.
   auto any = [](ArrayRef<int64_t> shape) {
     return RowSpace{SmallVector<int64_t>(shape), (uint64_t(2) << shape.size()) - 1};
   };

@@ -95,8 +95,8 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   return sample;
 }
 
-/// Flops of products that are kernels: attention (half of the scores if it is causal), and products on rows or with
-/// codes; 0 for other ops.
+/// Returns the flops of an op that generated kernels compute as a product: attention (half if causal), and products
+/// that work on routed rows or quantized weights. Returns 0 for other ops.
 static double flopsOfProducts(Operation *op) {
   auto isCodes = [](Type type) { return isCode(getElementTypeOrSelf(type)); };
   if (isOnRows(op) || llvm::any_of(op->getOperandTypes(), isCodes))

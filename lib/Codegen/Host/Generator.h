@@ -81,7 +81,7 @@ private:
   llvm::LogicalResult emitOp(mlir::Operation *op);
   llvm::LogicalResult emitRound();
   llvm::LogicalResult emitWithoutDropping(mlir::Operation *op);
-  /// Writes calls with `f` to the step, and to the evaluation if it contains this op.
+  /// Lets `f` write its calls into the step, and also into the evaluation if that contains the current op.
   template <typename F> void write(F f) {
     if (toStep)
       f(*main);

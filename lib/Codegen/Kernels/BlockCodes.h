@@ -10,7 +10,8 @@
 
 namespace pc::kernels {
 
-/// Numbers of one code. Bytes are f32, as loads and stores of i8 convert them.
+/// Converts between 8-bit codes and the numbers that they stand for. Bytes are held as f32, because loads and stores of
+/// i8 convert from and to f32.
 class BlockCode {
 public:
   BlockCode(Emitter &e, bool isUnsigned, bool isLinear = false)
@@ -19,7 +20,7 @@ public:
   /// Converts signed bytes to the numbers that they stand for. Those of a dynamic code have the bits of
   /// pcrt_number_of_byte.
   Num decode(Num bytes) const;
-  /// The bytes of the numbers that are nearest to `x`, from -128 to 255.
+  /// Returns the byte of the number that is nearest to `x`, from -128 to 255.
   Num encode(Num x) const;
 
 private:
@@ -28,21 +29,21 @@ private:
   const bool isUnsigned, isLinear;
 };
 
-/// The blocks of a value that each have one scale.
+/// Splits a value into blocks that each have one scale.
 class Blocks {
 public:
   Blocks(Kernel &kernel, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales);
 
-  /// Calls body(block number, first element) for each block. On a CPU, an item is a row of blocks, which differ only in
-  /// the last dim. On a GPU it is a block.
+  /// Calls body(block number, first element) for each block. On a CPU, an item of the kernel is a row of blocks that
+  /// differ only in the last dim. On a GPU, an item is one block.
   void each(llvm::function_ref<void(Num, Num)> body) const;
 
   using Carried = Emitter::Carried;
   using Body = llvm::function_ref<Carried(Num, Num, const Carried &)>;
-  /// Covers the elements of a block by vectors of `width` elements (0: single ones): body(index, index in the block,
-  /// values so far). On a GPU, a thread covers only its own vectors, which are the same each time.
+  /// Calls body(index, index in the block, carried values) for each vector of width() elements of a block, or for each
+  /// element if width() is 0. On a GPU, a thread covers only its own vectors, which are the same each time.
   Carried elements(Num first, Carried init, Body body) const;
-  /// Memory for `count` f32 per element of the block. On a GPU, a thread reads only what it has written.
+  /// Returns memory for `count` f32 per element of the block. On a GPU, a thread reads only what it has written.
   Ptr memory(Num block, int64_t count) const;
   int64_t width() const { return vectorWidth; }
   /// Elements of a block.

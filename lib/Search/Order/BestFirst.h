@@ -30,10 +30,10 @@ public:
   virtual bool confirm(FoundPlan & /*plan*/) { return true; }
 };
 
-/// Opens nodes in the order of their bounds, several in a round, while `goesOn` returns true. A set is opened to
-/// smaller sets with better bounds, and in the end to plans, whose prices are offered to `incumbent`. The search ends
-/// when no remaining node can contain a plan that is better than the incumbent, and the incumbent is confirmed. If it
-/// turns out not to fit, the search continues without it.
+/// Opens nodes in the order of their bounds, several in a round, while `goesOn` returns true. Opening a set splits it
+/// into smaller sets with tighter bounds. A set that cannot be split gives plans, whose prices are offered to
+/// `incumbent`. When no remaining node can beat the incumbent, the incumbent is checked. If it is confirmed, the search
+/// ends; if it does not fit, the search continues without it.
 SearchResult searchPlans(std::vector<PlanNode> roots, Incumbent &incumbent, llvm::function_ref<bool()> goesOn,
                          NodeOpener &opener);
 

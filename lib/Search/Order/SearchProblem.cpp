@@ -9,7 +9,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// If a model has more layers than this, plans are not all compiled whole.
+/// If a model has more layers than this, most plans are priced from programs of few layers instead of the whole
+/// program.
 static constexpr int64_t manyLayers = 3;
 /// The default limits on the number of programs that are compiled: whole programs, and programs of few layers.
 static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;

@@ -1,7 +1,7 @@
 //===- ComposePlan.h - Composes the price of a plan from programs of few layers --------------===//
-// The layers of a model are equal, so the seconds and the bytes of a step are affine in their number. A pipeline is
-// simulated from the tasks of its first, a middle and its last chunk. docs/rationale/search.md states how exact this
-// is.
+// All layers of a model are equal, so the seconds and the bytes of a step are affine in the number of layers. A
+// pipeline is simulated from the tasks of its first, a middle and its last chunk. docs/rationale/search.md states how
+// exact this is.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H
 #define PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H
@@ -16,8 +16,8 @@
 
 namespace pc {
 
-/// The price of a core: lower bounds for every plan with this core. They count all layers of the model, as if there
-/// were no stages and data ranks.
+/// The price of a core, as lower bounds for every plan with this core. The bounds count all layers of the model, as if
+/// there were no stages and data ranks.
 struct CorePrice {
   bool isLegal = false;
   bool hasData = false;            ///< the core sums gradients, or gathers parameters, for each microbatch
@@ -32,7 +32,7 @@ struct CorePrice {
   int compositions = 0;
 };
 
-/// The price of a chunk's tasks for one microbatch, by layers.
+/// The price of a chunk's tasks for one microbatch, as a function of the number of layers.
 struct TaskPrice {
   bool isLegal = false;
   /// Seconds of one kind of task.
@@ -69,18 +69,19 @@ public:
            const MachineModel &machine)
       : context(context), few(few), placed(few), batch(batch), options(options), machine(machine) {}
 
-  /// Prices a program instead of the composer. Returns std::nullopt if the program is refused.
+  /// A function that prices a program instead of the composer. It returns std::nullopt if the program is refused.
   using Pricer = std::function<std::optional<ProgramPrice>(const SmallProgram &)>;
   /// After `goesOn` has returned false, programs are refused without a compile.
   void setGoesOn(std::function<bool()> newGoesOn) { goesOn = std::move(newGoesOn); }
-  /// Sets a function that prices programs instead of the composer.
+  /// Sets a function that replaces the composer's own pricing.
   void setPricer(Pricer newPricer) { pricer = std::move(newPricer); }
-  /// Runs both functions: `half` with the composer of a thread that is idle, or with this one after `here`.
+  /// Runs both functions. `half` runs with the composer of an idle thread, or if there is none, with this composer
+  /// after `here`.
   using Sharer = std::function<void(llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here)>;
   /// Lets another thread price one of two programs; null: this thread prices both.
   void setSharer(Sharer newSharer) { sharer = std::move(newSharer); }
 
-  /// If the core is not legal, the reason is written to `refusal`, if that is empty.
+  /// If the core is not legal, writes the reason to `refusal`, unless it already holds one.
   CorePrice priceCore(const PlanCore &core, std::string &refusal);
   /// Prices the tasks of a plan with a named schedule. Compiles pipelines of two stages with as many data ranks as the
   /// core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
@@ -108,9 +109,10 @@ private:
   int programs = 0; ///< the programs that were requested
 };
 
-/// Assigns layers to chunks, which are on the stages `stageOf`. The longest stage, and then the longest of its chunks,
-/// takes as little time as possible. Among equal assignments, late chunks (`toLate`) or early chunks get more layers.
-/// Each chunk has at least one layer. `seconds(chunk, layers)`: the seconds of a chunk with this number of layers.
+/// Assigns layers to chunks. `stageOf` gives the stage of each chunk. The longest stage, and then the longest of its
+/// chunks, takes as little time as possible. Among equal assignments, the late chunks get more layers if `toLate` is
+/// true, otherwise the early ones. Each chunk has at least one layer. `seconds(chunk, layers)` returns the seconds of a
+/// chunk with this number of layers.
 llvm::SmallVector<int64_t> dealOut(int64_t layers, llvm::ArrayRef<int> stageOf, bool toLate,
                                    llvm::function_ref<double(int, int64_t)> seconds);
 

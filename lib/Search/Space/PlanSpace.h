@@ -43,7 +43,8 @@ public:
   /// Reads which axes are possible. If no plan is possible, returns the reason.
   std::optional<Refusal> read();
 
-  /// All sets. Flags that cannot be combined give no plan; the reason is written to `refusal`, if that is empty.
+  /// Returns all sets. If flags cannot be combined, returns no set and writes the reason to `refusal`, unless it
+  /// already holds one.
   std::vector<PlanSet> sets(std::string &refusal) const;
   /// The sizes that the axes of a set's layers may have.
   std::vector<AxisSizes> innerSizes(const PlanSet &set) const;
