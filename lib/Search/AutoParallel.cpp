@@ -1,6 +1,6 @@
 //===- AutoParallel.cpp - The searched plan as a pass ----------------------------------------===//
-// In pc-opt, this pass does the same as pc-compile --auto, up to a phase without tables. The same code reads flags,
-// searches plans and builds phases.
+// In pc-opt, this pass does the same as pc-compile --auto, up to a phase without tables. Both use the same code to read
+// flags, search plans and build phases.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_AUTOPARALLEL
 #include "pc/Search/Passes.h"

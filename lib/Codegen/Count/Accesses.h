@@ -1,7 +1,7 @@
 //===- Accesses.h - Counts reads and writes of a GPU kernel from its code -----------------===//
-// Walks a gpu.func for all of its threads at once: every address, condition and loop bound is a linear form of the
-// block's number, the thread's number and loop counters. So the counts describe the code that runs, and do not rely on
-// the code that generated it.
+// Walks a gpu.func for all of its threads at once. For this, every address, condition and loop bound is a linear form
+// of the block's number, the thread's number and loop counters. The counts describe the code that runs, and do not rely
+// on the code that generated it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_COUNT_ACCESSES_H
 #define PC_LIB_CODEGEN_COUNT_ACCESSES_H
@@ -18,7 +18,8 @@ struct CountedBuffer {
   int64_t home;  ///< equal for buffers that are the same memory
 };
 
-/// The bytes that all threads of a grid load from, or store to, one buffer, by the width of the access in bytes.
+/// The bytes that all threads of a grid load from, or store to, one buffer. The key is the width of the access in
+/// bytes.
 using Access = std::map<int64_t, int64_t>;
 int64_t bytesOf(const Access &access);
 
@@ -27,12 +28,15 @@ struct Accesses {
   Access loads, stores;
 };
 
-/// The accesses of a kernel with known sizes of grid and block to each of its buffers. An access to one address by
-/// several threads of a block, or in several iterations of a loop, counts once. So does an access that repeats an
-/// earlier one of the same thread, because its value is in a register or the first-level cache. Blocks count
-/// separately, except that a buffer of at most `cachedBytes` stays in the second-level cache, so at most its size
-/// counts. Accesses under a condition on data, or in a loop whose end depends on data, also count as at most the size
-/// of the buffer. Fails with an error at an op that accesses memory in a way that the emitters do not use.
+/// The accesses of a kernel with known sizes of grid and block to each of its buffers:
+/// * An access to one address by several threads of a block, or in several iterations of a loop, counts once.
+/// * An access that repeats an earlier one of the same thread does not count again, because its value is in a register
+///   or the first-level cache.
+/// * Blocks count separately. However, a buffer of at most `cachedBytes` stays in the second-level cache, so at most
+///   its size counts.
+/// * Accesses under a condition on data, or in a loop whose end depends on data, also count as at most the size of the
+///   buffer.
+/// Fails with an error at an op that accesses memory in a way that the emitters do not use.
 constexpr int64_t cachedBytes = int64_t(4) << 20;
 llvm::FailureOr<llvm::SmallVector<Accesses>> countAccesses(mlir::gpu::GPUFuncOp kernel,
                                                            llvm::ArrayRef<CountedBuffer> buffers,
@@ -44,7 +48,7 @@ struct TensorWork {
   int64_t sharedBytes = 0;   ///< read from shared memory by products or by loads of their operands (ldmatrix)
   bool dependOnData = false; ///< the number of products depends on data; it is counted as one
 
-  /// The share of the peak rate for which shared memory can supply operands.
+  /// Returns the share of the peak rate for which shared memory can supply operands.
   double share(double sharedBandwidth, double peak) const {
     return sharedBytes && sharedBandwidth > 0
                ? std::min(1.0, static_cast<double>(flops) / static_cast<double>(sharedBytes) * sharedBandwidth / peak)

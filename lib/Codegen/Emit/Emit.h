@@ -30,23 +30,23 @@ struct Num {
   }
 };
 
-/// Address of an array of `element` (f32, bf16, i32, or codes of i8). Loads of bf16 and codes give f32; stores round to
-/// nearest even, or codes towards zero.
+/// The address of an array of `element`, which is f32, bf16, i32, or i8 for codes. Loads of bf16 and codes give f32.
+/// Stores of bf16 round to nearest even; stores of codes round towards zero.
 struct Ptr {
   Emitter *e = nullptr;
   mlir::Value base;
   mlir::Type element;
 
-  /// The element at `index`, or `width` elements from there on (no alignment assumed).
+  /// Returns the element at `index`, or a vector of `width` elements from there on. No alignment is assumed.
   Num load(Num index) const;
   Num load(Num index, int64_t width) const;
   /// Writes one element or, if `value` is a vector, as many elements as it has.
   void store(Num value, Num index) const;
   /// Writes zeros to the first `count` elements (memset).
   void clear(Num count) const;
-  /// The address `index` elements further on.
+  /// Returns the address `index` elements further on.
   Ptr operator+(Num index) const;
-  /// This memory as elements of another type.
+  /// Returns the same memory as elements of another type.
   Ptr as(mlir::Type other) const { return {e, base, other}; }
 };
 
@@ -60,10 +60,10 @@ public:
 
   mlir::OpBuilder &b;
   mlir::Location loc;
-  /// f32 elements of a full vector: 16 for AVX-512, 8 for AVX2.
+  /// The number of f32 elements of a full vector: 16 for AVX-512, 8 for AVX2.
   const int64_t lanes;
-  /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80); if not, integer operations
-  /// round.
+  /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80). If it does not, integer
+  /// operations round.
   const bool roundsToBf16;
   /// Whether kernels multiply pairs of bf16 with instructions (addProducts; AVX512-BF16). Needs roundsToBf16.
   const bool multipliesPairs;
@@ -72,7 +72,7 @@ public:
   Num integer(int64_t value);
   Num real(double value);
   Num wrap(mlir::Value v) { return {this, v}; }
-  /// A vector whose elements are all `scalar`.
+  /// Returns a vector whose elements are all `scalar`.
   Num splat(Num scalar, int64_t width);
   Num zeros(int64_t width) { return splat(real(0), width); }
 
@@ -80,7 +80,7 @@ public:
   /// Rounds two vectors of f32 to nearest even and packs them into words. Words are vectors of type f32 in which each
   /// element holds the bits of two bf16, the first one in the low half. Only addProducts computes with them.
   Num words(Num first, Num second);
-  /// sums + the two products of each word of a and b, in f32 (AVX512-BF16 on a CPU; full vectors).
+  /// Adds to `sums` the two products of each word of a and b, in f32. Needs AVX512-BF16 on a CPU, and full vectors.
   Num addProducts(Num a, Num b, Num sums);
   Num min(Num a, Num b);
   Num max(Num a, Num b);
@@ -90,17 +90,19 @@ public:
   Num log(Num x);
   Num sin(Num x);
   Num cos(Num x);
-  /// e^x for x <= 88, relative error below 2e-7; at most 1.2e-38 for x <= -87.33; NaN stays NaN.
+  /// Computes e^x for x <= 88, with a relative error below 2e-7. The result is at most 1.2e-38 for x <= -87.33. NaN
+  /// stays NaN.
   virtual Num exp(Num x);
-  /// Sum and maximum of the elements of a vector. For a maximum, their number must be a power of two.
+  /// Reduce the elements of a vector to their sum or maximum. For a maximum, the number of elements must be a power of
+  /// two.
   Num sum(Num x);
   Num maximum(Num x);
-  /// Converts a 32-bit integer to i64, and i32 to f32.
+  /// `extend` converts a 32-bit integer to i64; `toReal` converts i32 to f32.
   Num extend(Num x);
   Num toReal(Num x);
-  /// Whether 0 <= x < end.
+  /// Returns whether 0 <= x < end.
   Num inRange(Num x, Num end);
-  /// A mask of `width` elements. Element i is set if `from` + i < `end`.
+  /// Returns a mask of `width` elements. Element i is set if `from` + i < `end`.
   Num before(Num from, Num end, int64_t width);
 
   /// for (i = lo; i < hi; i += step) body(i)
@@ -108,42 +110,43 @@ public:
   /// A loop with loop-carried values. Returns their final values.
   using Carried = llvm::SmallVector<Num>;
   Carried loop(Num lo, Num hi, int64_t step, Carried init, llvm::function_ref<Carried(Num, const Carried &)> body);
-  /// The body runs if the condition holds, and `otherwise` (may be null) if it does not.
+  /// Runs the body if the condition holds, and otherwise `otherwise`, which may be null.
   void when(Num condition, llvm::function_ref<void()> body, llvm::function_ref<void()> otherwise = nullptr);
 
-  /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). If several passes get the same
-  /// SSA value as index, they work on the same elements, and values computed in an earlier pass may still be in
-  /// registers.
+  /// Covers [0, n) by full vectors and one narrower vector, and calls body(first index, width) for each. If several
+  /// passes get the same SSA value as index, they work on the same elements. Then values that an earlier pass has
+  /// computed may still be in registers.
   virtual void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
-  /// Like `vectors` above, in two parts: `body` reads and computes, `store` gets the values for the same index and
-  /// writes. On a GPU, several vectors are read before the first one is written, so that the reads are in flight
-  /// together.
+  /// Like `vectors` above, in two parts: `body` reads and computes, and `store` gets the computed values for the same
+  /// index and writes. On a GPU, several vectors are read before the first one is written, so that the reads are in
+  /// flight together.
   using Store = llvm::function_ref<void(Num, int64_t, llvm::ArrayRef<Num>)>;
   virtual void vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store);
-  /// Reduces over [0, n): body(first index, width) yields one vector per entry of `isMax`, whose elements are summed or
-  /// whose maximum is computed. Further values that it yields are passed to `store`. Returns scalars.
+  /// Reduces over [0, n). body(first index, width) yields one vector per entry of `isMax`; the elements of the vector
+  /// are summed, or their maximum is computed if the entry is true. Further values that the body yields are passed to
+  /// `store`. Returns scalars.
   virtual Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body,
                              Store store = nullptr);
   /// Returns as scalars the sums over [0, n) of the `count` vectors that body(first index, width) yields.
   Carried sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body) {
     return reductions(n, llvm::SmallVector<bool>(count, false), body);
   }
-  /// Positions of the elements of a vector, relative to its first element.
+  /// Returns the positions of the elements of a vector, relative to its first element.
   virtual llvm::SmallVector<int32_t> steps(int64_t width) { return llvm::to_vector(llvm::seq<int32_t>(0, width)); }
-  /// Runs `body` in one thread of an item; for storing values that all threads of the item have.
+  /// Runs `body` in one thread of an item. Use it to store values that all threads of the item have.
   virtual void once(llvm::function_ref<void()> body) { body(); }
 
 protected:
   friend struct Ptr;
-  /// Loads `width` elements starting at `index`; bf16 elements become f32. Width 0 loads a scalar.
+  /// Loads `width` elements starting at `index`; bf16 elements become f32. If `width` is 0, loads a scalar.
   virtual Num load(Ptr from, Num index, int64_t width);
   virtual void store(Num value, Ptr to, Num index);
 };
 
-/// Conversions of bf16, held as 16-bit integers: to f32, and from f32 with rounding to nearest even (NaN stays NaN).
+/// Converts bf16, held as 16-bit integers, to f32, and f32 to bf16 with rounding to nearest even. NaN stays NaN.
 Num fromBf16(Emitter &e, mlir::Value halves);
 mlir::Value roundToBf16(Num x);
-/// The codes of numbers from -128 to 255, which are rounded towards zero, as bytes.
+/// Rounds numbers from -128 to 255 towards zero and returns their codes as bytes.
 mlir::Value roundToCodes(Num x);
 
 /// Emits the operators of Num: `op` is one of + - * /, and a scalar is broadcast to any vector.
@@ -151,7 +154,7 @@ mlir::Value emitBinary(Num a, Num b, char op);
 Num compare(mlir::arith::CmpFPredicate how, Num x, Num y);
 Num emitLess(Num a, Num b);
 
-/// A constant of the element type of `like`.
+/// Returns a constant of the element type of `like`.
 template <typename T> Num constantLike(Num like, T value);
 
 #define PC_NUM_OPERATOR(OP, CODE)                                                                                      \

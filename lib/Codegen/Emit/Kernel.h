@@ -28,11 +28,11 @@ struct Kernel {
   kernels::Num status = {};             ///< out, CPU only: i64, 0 or 1 + the index of the first bad element; null: 0
   kernels::Ptr workspace = {};          ///< GPU: memory that the op's kernels share, if they need any
   kernels::SimtEmitter *simt = nullptr; ///< GPU: `e`, with its own type; lo, hi and scratch are null
-  bool warpgroups = false;              ///< GPU: whether it has wgmma (KernelTarget)
+  bool warpgroups = false;              ///< GPU: whether the device has wgmma (KernelTarget)
 
   /// Runs `body` for every item. On a CPU, it runs for the items of [lo, hi) one by one. On a GPU, a team of threads
-  /// runs it for each item; the size of teams suits rows of `columns` elements. `reduces` is true if the body uses sums
-  /// or reductions.
+  /// runs it for each item. The size of a team suits rows of `columns` elements. `reduces` says whether the body uses
+  /// sums or reductions.
   void forItems(int64_t count, int64_t columns, bool reduces, llvm::function_ref<void(kernels::Num)> body) {
     items = count;
     if (simt)
@@ -42,16 +42,16 @@ struct Kernel {
   }
 };
 
-/// The number of kernels of an op on a GPU (`simt`) or CPU. They run one after another (layer_norm_grad: one over rows,
-/// one over columns).
+/// Returns the number of kernels of an op on a GPU (`simt`) or CPU. They run one after another. For example,
+/// layer_norm_grad has one kernel over rows and one over columns.
 unsigned numKernels(mlir::Operation *op, bool simt);
 
-/// Bytes of the workspace in which the op's kernels on a GPU pass data to each other; 0 if they need none. Its address
-/// is their last argument.
+/// Returns the bytes of the workspace in which the op's kernels on a GPU pass data to each other; 0 if they need none.
+/// The workspace's address is the last argument of each of these kernels.
 int64_t kernelWorkspaceBytes(mlir::Operation *op);
 
-/// The byte offsets of the kernels' buffers in the op's operand or result `number` (results follow operands). Usually
-/// there is one buffer; packed heads have three: queries, keys and values.
+/// Returns the byte offsets of the kernels' buffers in operand or result `number` of the op. Results are numbered after
+/// operands. Usually there is one buffer. Packed heads have three: queries, keys and values.
 llvm::SmallVector<int64_t> pieceBytes(mlir::Operation *op, unsigned number);
 
 /// Emits kernel `kernel.part` of `op` at the emitter's insertion point. Fails with an error at an op that has no

@@ -10,19 +10,20 @@
 
 namespace pc::kernels {
 
-/// Computes an element of the result of a pointwise op from the elements of its operands (f32; for a cast perhaps i32).
+/// A function that computes an element of the result of a pointwise op from the elements of its operands. Elements are
+/// f32; those of a cast may be i32.
 using PointwiseMath = std::function<Num(Emitter &, llvm::ArrayRef<Num>)>;
-/// The function that computes the pointwise op `op`; null if it has no kernel.
+/// Returns the function that computes the pointwise op `op`; null if the op has no kernel.
 PointwiseMath pointwiseMath(mlir::Operation *op);
 
-/// An i32 constant.
+/// Returns an i32 constant.
 Num integer32(Emitter &e, int64_t value);
-/// The i32 vector of positions of a vector's `width` elements (first, first + 1, ...). `first` is i64.
+/// Returns the i32 vector of the positions of a vector's `width` elements: first, first + 1, ... `first` is i64.
 Num indices(Emitter &e, Num first, int64_t width);
-/// Elementwise equality of integers.
+/// Compares integers element by element.
 Num equal(Num a, Num b);
-/// The position in the sequence of `index` (i64, or a vector of i64) in the zigzag order of `ranks` ranks; the sequence
-/// has `length` tokens.
+/// Returns the position in the sequence of `index`, an i64 or a vector of i64, if the sequence is in the zigzag order
+/// of `ranks` ranks. The sequence has `length` tokens.
 Num positionOf(Emitter &e, Num index, int64_t length, int64_t ranks);
 /// The error function.
 Num erf(Emitter &e, Num x);

@@ -1,6 +1,6 @@
 //===- Gemm.h - Einsums that are matrix products ------------------------------------------===//
-// A product in the library's terms (oneDNN on CPUs, cuBLASLt on CUDA devices) and the epilogues that the library can
-// compute. Every function returns std::nullopt or null if the op does not have the form.
+// Describes a product in the library's terms (oneDNN on CPUs, cuBLASLt on CUDA devices), and the epilogues that the
+// library can compute. Every function returns std::nullopt or null if the op does not have the required form.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_GEMM_H
 #define PC_LIB_CODEGEN_FUSE_GEMM_H
@@ -18,39 +18,42 @@ struct Gemm {
   bool swapped = false;
 };
 
-/// The matrix product that `op` is, if its factors collapse into batch, m, n and k with one stride each and the
-/// result's rows or columns are contiguous.
+/// Returns `op` as a matrix product. The factors of `op` must collapse into batch, m, n and k with one stride each, and
+/// the rows or the columns of its result must be contiguous.
 std::optional<Gemm> asGemm(EinsumOp op);
 
-/// A matrix product plus a bias per column: add(product, broadcast of the bias).
+/// A matrix product plus a bias per column, as in add(product, broadcast of the bias).
 struct BiasedGemm {
   EinsumOp product, broadcast;
 };
 std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
-/// Whether the library adds a bias of this type. It must be f32 on CPUs, and the type of the result on CUDA devices.
+/// Whether the library adds a bias of this type: f32 on CPUs, the type of the result on CUDA devices.
 bool takesBias(BiasedGemm biased, bool cuda);
 
-/// The sum of a product and `base`, both f32, which the product can compute by accumulating into the buffer of `base`.
-/// If both addends are products, the later one accumulates.
+/// The sum of a product and `base`, both f32. The product can compute it by accumulating into the buffer of `base`. If
+/// both addends are products, the later one accumulates.
 struct SummedGemm {
   EinsumOp product;
   mlir::Value base;
 };
 std::optional<SummedGemm> asSummedGemm(AddOp sum);
 
-/// Further epilogues of cuBLASLt. Each function returns the op to whose product `op` can be an epilogue, or null.
+/// The following functions recognize further epilogues of cuBLASLt. Each returns the op of the product for which `op`
+/// can be an epilogue, or null.
 /// Recognizes gelu_tanh of a product with bias. The sum is also stored, because the backward pass reads it.
 AddOp biasedGeluOf(ActivationOp op);
 /// Recognizes a product times the derivative of gelu_tanh.
 EinsumOp geluGradOf(ActivationGradOp op);
-/// Recognizes the gradient of a bias, "b s f -> f": the sum over k of the matrix b of a product in the same block.
+/// Recognizes the gradient of a bias, "b s f -> f". It is the sum over k of the matrix b of a product in the same
+/// block.
 EinsumOp biasGradOf(EinsumOp sum);
 
-/// The ops that compute matrix b of `product` from codes, in order; empty if b is not computed from codes.
+/// Returns the ops that compute matrix b of `product` from codes, in order. The list is empty if b is not computed from
+/// codes.
 llvm::SmallVector<mlir::Operation *> decodingOps(EinsumOp product);
 
-/// A fusion that is one matrix product with an epilogue. Its values are those outside of the fusion. If b has codes,
-/// aux has their scales.
+/// A fusion that is one matrix product with an epilogue. The values here are those outside of the fusion. If b has
+/// codes, `aux` has their scales.
 struct FusedProduct {
   EinsumOp product;
   int32_t epilogue; ///< pcrt_epilogue

@@ -20,13 +20,13 @@ struct Grouped {
   unsigned a = 0, b = 0;
 };
 
-/// Recognizes `op` if it is routed, has type f32 or bf16, and is of a kind in pcrt_grouped. `byRows` returns true if a
+/// Recognizes `op` if it is routed, has type f32 or bf16, and is of a kind in pcrt_grouped. `byRows` says whether a
 /// value is stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op, llvm::function_ref<bool(mlir::Value)> byRows);
-/// Takes from the types of values whether they are stored by rows.
+/// Like the function above; the types of values say whether they are stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op);
 
-/// A fusion that is one routed product, whose b has codes. Its values are those outside of the fusion.
+/// A fusion that is one routed product, whose matrix b has codes. The values here are those outside of the fusion.
 struct CodedExperts {
   EinsumOp product;
   pcrt_gemm_desc desc;
@@ -34,16 +34,16 @@ struct CodedExperts {
 };
 std::optional<CodedExperts> asCodedExperts(FusionOp fusion);
 
-/// The routed einsum that `op`, for which isOnRows holds, is or contains; null for other ops.
+/// Returns the routed einsum that `op` is or contains, if isOnRows holds for `op`. Null for other ops.
 EinsumOp routedOnRows(mlir::Operation *op);
 
-/// Splits the routed einsums of `block` that `which` accepts into a product without the mask and a product with the
-/// mask. The mask multiplies an operand that has exactly the dims of the mask; otherwise the result, if it has these
-/// dims among others; otherwise an operand that has them.
+/// Splits each routed einsum of `block` that `which` accepts into a product without the mask and a product with the
+/// mask. The mask multiplies an operand that has exactly the dims of the mask. If there is none, it multiplies the
+/// result if the result has these dims among others, and otherwise an operand that has them.
 void expandRouted(mlir::Block &block, llvm::function_ref<bool(EinsumOp)> which);
 
-/// An op on values that are stored by rows, but not a routed one, in the form of its kernel: the same op on tensors
-/// [rows, ...], which are arguments of a function.
+/// An op on values that are stored by rows, but not a routed one, in the form of its kernel. This form is the same op
+/// on tensors [rows, ...], which are arguments of a function.
 struct RowForm {
   mlir::OwningOpRef<mlir::func::FuncOp> holder;
   mlir::Operation *op;

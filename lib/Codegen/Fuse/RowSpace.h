@@ -1,7 +1,7 @@
 //===- RowSpace.h - Ops that work row by row ----------------------------------------------===//
-// Elementwise ops, broadcasts, reductions along columns, norms and the loss iterate over rows x columns; on a GPU, so
+// Elementwise ops, broadcasts, reductions along columns, norms and the loss iterate over rows x columns. On a GPU, so
 // do ops that also sum over rows (columnSumsOf): gradients of norms and of biases. Rows are the first `split` dims of
-// the op's shape, columns the others. Ops of one space can be fused into one kernel.
+// the op's shape; columns are the others. Ops of one space can be fused into one kernel.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_ROWSPACE_H
 #define PC_LIB_CODEGEN_FUSE_ROWSPACE_H
@@ -12,8 +12,8 @@
 
 namespace pc {
 
-/// The iteration space of one op or group: its shape, and the bit set of positions where rows may end and columns begin
-/// (bit p: the first p dims are rows).
+/// The iteration space of one op or group: its shape, and the positions at which rows may end and columns begin. The
+/// positions are a bit set: bit p means that the first p dims are rows.
 struct RowSpace {
   llvm::SmallVector<int64_t> shape;
   uint64_t splits = 0;
@@ -21,18 +21,18 @@ struct RowSpace {
   bool allows(int64_t split) const { return split >= 0 && split < 64 && (splits >> split & 1); }
   /// Whether the op may work element by element, and thus also on the rows of a larger space.
   bool isPointwise() const { return allows(shape.size()); }
-  /// The split for a CPU: the first allowed one with at least 16 rows, so that all threads have work; otherwise the
-  /// last allowed one.
+  /// Returns the split for a CPU: the first allowed one with at least 16 rows, so that all threads have work. If there
+  /// is none, returns the last allowed one.
   int64_t choose() const;
-  /// The split for a GPU, where columns go to threads: the first that is allowed.
+  /// Returns the split for a GPU, which is the first that is allowed, because threads work on columns.
   int64_t chooseWide() const { return llvm::countr_zero(splits); }
 };
 
 /// The space of `op`, or std::nullopt if it is not a row op.
 std::optional<RowSpace> rowSpace(mlir::Operation *op);
 
-/// Whether a row of an op on rows x columns needs only the same row of this operand: the whole row or, if the operand
-/// has no columns, one value. Otherwise, the kernel that computes the operand row by row cannot also compute the op.
+/// Whether a row of an op on rows x columns needs only the same row of this operand, or one value of it if the operand
+/// has no columns. Otherwise, the kernel that computes the operand row by row cannot also compute the op.
 bool readsOwnRow(mlir::OpOperand &operand);
 
 /// How a tensor is addressed by row and column.

@@ -1,6 +1,6 @@
 //===- Compile.h - The steps of compileGpuModule ----------------------------------------------===//
-// The steps are: gpu.module, NVVM dialect, LLVM IR for NVPTX, PTX, and cubins by ptxas. From the same LLVM IR comes a
-// shared object for the stand-in. Images.cpp calls the steps in this order. Errors are emitted at the op.
+// The steps are: gpu.module, NVVM dialect, LLVM IR for NVPTX, PTX, and cubins by ptxas. The same LLVM IR is also
+// compiled to a shared object for the stand-in. Images.cpp calls the steps in this order. Errors are emitted at the op.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_COMPILE_H
 #define PC_LIB_CODEGEN_GPU_COMPILE_H
@@ -30,21 +30,21 @@ struct Toolkit {
 };
 Toolkit findToolkit(llvm::StringRef cudaPath);
 
-/// Our own exp, log, tanh, erf and a few more of libdevice's functions for f32, as LLVM IR in text form; linked if
-/// there is no libdevice.
+/// Returns our own exp, log, tanh, erf and a few more of libdevice's functions for f32, as LLVM IR in text form. They
+/// are linked if there is no libdevice.
 llvm::StringRef mathLibrary();
-/// Our own sine and cosine, which are always linked.
+/// Returns our own sine and cosine, which are always linked.
 llvm::StringRef sineLibrary();
 
 /// Returns a new module with the gpu.module, lowered to the LLVM and NVVM dialects. The original is not changed.
 mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);
 
-/// NVPTX LLVM IR, linked with libdevice (or mathLibrary) and optimized for `arch` and all newer ones. Returns null
-/// after an error.
+/// Returns LLVM IR for NVPTX, linked with libdevice (or mathLibrary) and optimized for `arch` and all newer
+/// architectures. Returns null after an error.
 std::unique_ptr<llvm::Module> deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch, const Toolkit &toolkit,
                                            llvm::LLVMContext &context);
 
-/// The PTX text for `arch`; consumes `module`. Fails if the code generator fails.
+/// Returns the PTX text for `arch`. Consumes `module`. Fails if the code generator fails.
 llvm::FailureOr<std::string> emitPtx(mlir::Operation *op, std::unique_ptr<llvm::Module> module, const Arch &arch);
 
 /// Runs ptxas for all architectures in parallel. Each text becomes one cubin.
@@ -54,8 +54,8 @@ llvm::LogicalResult assemble(mlir::Operation *op, llvm::StringRef ptxas, llvm::A
 /// Parses the figures in the output of ptxas -v.
 std::vector<GpuKernelUse> parsePtxasFigures(llvm::StringRef words);
 
-/// The shared object that the stand-in runs, from the same IR; consumes `module`. `sources` maps each kernel to the
-/// name of the op that it implements, for reports.
+/// Returns the shared object that the stand-in runs, made from the same IR. Consumes `module`. `sources` maps each
+/// kernel to the name of the op that it implements, for reports.
 llvm::FailureOr<GpuImage> emitHostImage(mlir::Operation *op, std::unique_ptr<llvm::Module> module,
                                         const llvm::StringMap<std::string> &sources);
 

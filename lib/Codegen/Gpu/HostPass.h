@@ -29,9 +29,9 @@ struct HostKernel {
 
 /// Rewrites a module in place, so that one call of `pc_entry_<kernel><suffix>`(void **params) is one thread of a kernel
 /// in the stand-in (standin/kernel). Special registers become fields of the running thread. Barriers, shuffles and
-/// other instructions become calls, and shared variables become offsets in the block's memory. With `check`, pc_access
-/// is called before every access. Sites are appended. The error names the kernel and the instruction that cannot be
-/// replaced.
+/// other instructions become calls. Shared variables become offsets in the block's memory. If `check` is true,
+/// pc_access is called before every access. Appends the sites. The error names the kernel and the instruction that
+/// cannot be replaced.
 llvm::Expected<std::vector<HostKernel>> rewriteForHost(llvm::Module &module, bool check, llvm::StringRef suffix,
                                                        std::vector<HostSite> &sites);
 

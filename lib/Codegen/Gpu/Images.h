@@ -14,7 +14,7 @@ namespace pc {
 
 /// The devices to compile for, and the place of the CUDA toolkit.
 struct GpuTargetOptions {
-  /// There is a cubin for each; an 'a' variant runs only on exactly that architecture.
+  /// Architectures; each gets a cubin. The cubin of an 'a' variant runs only on exactly that architecture.
   llvm::SmallVector<std::string> archs{std::begin(defaultArchs), std::end(defaultArchs)};
   /// Whether to run ptxas. Otherwise there is only PTX (for tests on this machine).
   bool emitCubins = true;
@@ -37,9 +37,9 @@ struct GpuKernelUse {
   int64_t threads = 0;
 };
 
-/// A place where a host image synchronizes: a barrier, a warp barrier, or a wait for or fence of asynchronous copies or
-/// products. Its number is that in the checked variant of its kernel. Tests leave one out (KernelLaunch::skippedSite,
-/// PC_STANDIN_FAULT=site:N).
+/// A place where a host image synchronizes: a barrier, a warp barrier, or a wait or a fence for asynchronous copies or
+/// products. Sites are numbered in the checked variant of their kernel. Tests leave out one site
+/// (KernelLaunch::skippedSite, PC_STANDIN_FAULT=site:N).
 struct GpuSite {
   int64_t number;
   std::string kernel, text;
@@ -58,8 +58,8 @@ struct GpuImage {
 /// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs. The module is not
 /// changed. Returns cubins in the order of `archs`, then PTX, then the host image. The PTX is for the base of the
 /// lowest architecture, so it also runs on newer devices; PTX with wgmma is for sm_90a and runs only there. Without
-/// ptxas there are no cubins, and a remark says so. Errors are: an unknown architecture, a missing libdevice, an op
-/// that cannot be lowered, and errors of ptxas.
+/// ptxas there are no cubins, and a remark says so. Fails if an architecture is unknown, libdevice is missing, an op
+/// cannot be lowered, or ptxas fails.
 llvm::FailureOr<llvm::SmallVector<GpuImage>> compileGpuModule(mlir::gpu::GPUModuleOp module,
                                                               const GpuTargetOptions &options);
 

@@ -21,8 +21,8 @@ struct WarpgroupInstruction {
   llvm::SmallVector<unsigned> ab; ///< Product: A's registers or its descriptor, then B's
 };
 
-/// Parses a text of fence.proxy.async, wgmma of bf16 into f32, and constant predicates. Returns std::nullopt for any
-/// other text.
+/// Parses a text that contains only fence.proxy.async, wgmma of bf16 into f32, and constant predicates. Returns
+/// std::nullopt for any other text.
 std::optional<llvm::SmallVector<WarpgroupInstruction>> parseWarpgroupAsm(llvm::StringRef text);
 
 /// Whether the module uses wgmma, which only sm_90a has.

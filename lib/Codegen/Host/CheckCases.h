@@ -1,7 +1,7 @@
 //===- CheckCases.h - Tests of a CUDA program's kernels against the CPU's --------------===//
 // With pc-compile --check-kernels, a program contains a test case for every distinct device kernel: CPU kernels of the
-// same ops, and buffers for both. The program's flag --check-kernels then compares and times them on the device. Matrix
-// products also have cases.
+// same ops, and buffers for both. The program's flag --check-kernels then compares the two and times them on the
+// device. Matrix products also have cases.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_CHECKCASES_H
 #define PC_LIB_CODEGEN_HOST_CHECKCASES_H
@@ -32,12 +32,13 @@ public:
   /// Records `key` (a kernel's name, or a product's shape) and returns whether it is new.
   bool isNew(llvm::StringRef key) { return known.insert(key).second; }
 
-  /// Adds a case, which compares `launches` on the device with the CPU kernels of `ops`, one after another. `results`
-  /// are offsets of the results, if there is only one op and they are not at their homes.
+  /// Adds a case, which compares `launches` on the device with the CPU kernels of `ops`, one after another. If there is
+  /// only one op and its results are not at their homes, `results` has the offsets of its results.
   llvm::LogicalResult add(llvm::StringRef name, llvm::StringRef kind, llvm::ArrayRef<mlir::Operation *> ops,
                           llvm::ArrayRef<Launch> launches, OffsetOf offsetOf, llvm::ArrayRef<int64_t> results,
                           AddToTable addToTable);
-  /// Adds a case for product `index` of the program's table; `offsets` of a, b, c, bias and aux, -1 if it has none.
+  /// Adds a case for product `index` of the program's table. `offsets` are those of a, b, c, bias and aux; -1 if the
+  /// product has no such matrix.
   void addProduct(llvm::StringRef name, int64_t index, llvm::ArrayRef<mlir::Value> inputs,
                   llvm::ArrayRef<int64_t> offsets, OffsetOf offsetOf);
 

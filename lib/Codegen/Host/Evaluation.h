@@ -1,9 +1,9 @@
 //===- Evaluation.h - The part of a training step that its loss needs ---------------------===//
-// A program that trains can also evaluate: @pc_evaluate makes the calls of the step that the loss needs, in their
+// A program that trains can also evaluate. @pc_evaluate makes the calls of the step that the loss needs, in their
 // order, on the same buffers, with dropouts that drop nothing. If the step is correct, so is @pc_evaluate: the same
 // calls still write every value, to the same place, before it is read. The calls that are left out only wrote other
-// values. The same holds for messages between stages. In a program that generates, @pc_evaluate is the part without
-// prompts.
+// values. The same holds for messages between stages. In a program that generates, @pc_evaluate is the step without the
+// part for prompts.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_EVALUATION_H
 #define PC_LIB_CODEGEN_HOST_EVALUATION_H

@@ -89,7 +89,7 @@ private:
       f(*evaluation);
   }
   llvm::LogicalResult emitKernels(mlir::Operation *op, mlir::ValueRange operands, llvm::ArrayRef<Address> results);
-  /// The buffers of the kernels of `op`, whose operands and results are at `values`.
+  /// Returns the buffers of the kernels of `op`. `values` has the addresses of its operands and results.
   llvm::SmallVector<Address> piecesOf(mlir::Operation *op, llvm::ArrayRef<Address> values);
   int64_t addKernel(llvm::StringRef name, const KernelSet::Info &info, bool ofHost = false);
   llvm::LogicalResult addCase(llvm::StringRef name, const KernelSet::Info &info, llvm::ArrayRef<mlir::Operation *> ops,
@@ -114,7 +114,7 @@ private:
   int32_t groupOf(llvm::ArrayRef<mlir::StringAttr> axes);
   int64_t flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, mlir::Value message);
   int64_t outputOf(mlir::Operation *op);
-  /// A table of this program, with a unique name.
+  /// Adds a table with a unique name to this program.
   template <typename T> const T *table(llvm::StringRef name, llvm::ArrayRef<T> rows) {
     return tables.array((name + suffix).str(), rows);
   }
@@ -150,7 +150,7 @@ private:
 };
 
 /// Returns generators of all programs of `planned`, with their steps written. If calls of task functions were not
-/// inlined, a function is written at its first call. Its launches can then be counted, but the step cannot run.
+/// inlined, a function is written at its first call. Then its launches can be counted, but the step cannot run.
 llvm::FailureOr<llvm::SmallVector<std::unique_ptr<Generator>>> generateSteps(mlir::ModuleOp planned, Executable &all);
 
 } // namespace pc

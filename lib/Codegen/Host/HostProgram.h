@@ -1,5 +1,6 @@
 //===- HostProgram.h - The step function and its calls of the runtime -----------------===//
-// This writer of the step function deals only with calls and addresses; GenerateKernels.cpp chooses the calls for ops.
+// Writes the step function. This file deals only with calls and addresses; GenerateKernels.cpp chooses the calls for
+// ops.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_HOSTPROGRAM_H
 #define PC_LIB_CODEGEN_HOST_HOSTPROGRAM_H
@@ -10,14 +11,14 @@
 
 namespace pc {
 
-/// Writes a step function, `llvm.func @pc_step(ctx, arena) -> i32`, call by call. It returns at the first call whose
-/// status is not zero, with that status.
+/// Writes a step function, `llvm.func @pc_step(ctx, arena) -> i32`, call by call. The function returns at the first
+/// call whose status is not zero, with that status.
 class HostProgram {
 public:
   /// Begins the function `name` at the end of `module`; finish() completes it.
   HostProgram(mlir::ModuleOp module, llvm::StringRef name);
 
-  /// An address: a byte offset in the arena, plus `stride` times the number of the microbatch.
+  /// An address is a byte offset in the arena, plus `stride` times the number of the microbatch.
   struct Address {
     int64_t offset = 0, stride = 0;
   };
@@ -25,7 +26,8 @@ public:
   /// Each of these functions writes one call of the runtime's function of the same name, with the number of a table
   /// entry.
   void launch(int64_t kernel, llvm::ArrayRef<Address> arguments);
-  /// `later` is the table entry for all microbatches except the first; -1: the same entry.
+  /// `later` is the table entry for all microbatches except the first. If it is -1, they use the same entry as the
+  /// first.
   void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, std::optional<Address> aux,
             int64_t later = -1);
   void move(int64_t index, Address in, Address out);
@@ -33,14 +35,14 @@ public:
   /// Starts the moves `first`, `first` + 1, ... of the table, one per address.
   void start(int64_t first, llvm::ArrayRef<Address> ins, llvm::ArrayRef<Address> outs, int64_t ticket);
   void wait(int64_t ticket);
-  /// `of` is the number of the microbatch if the step has no loop.
+  /// If the step has no loop, `of` is the number of the microbatch.
   void observe(int64_t output, Address value, int64_t of = 0);
   void send(int64_t flow, Address value);
   void receive(int64_t flow, Address value);
   void task(int64_t kind, int64_t chunk, int64_t microbatch);
-  /// Stores the rank's index in the group times `block`, as i32.
+  /// Stores the rank's index in the group, times `block`, as i32.
   void blockOffset(int64_t group, int64_t block, Address to);
-  /// Calls written from here to endLoop run once per microbatch.
+  /// Begins a loop: calls that are written from here to endLoop run once per microbatch.
   void beginLoop(int64_t microbatches);
   void endLoop();
   /// Inside the loop: runs `first` in microbatch 0, and `later` in the others.
@@ -61,7 +63,7 @@ private:
   }
   mlir::Value integer(int64_t value, unsigned bits = 64);
   mlir::Value address(Address at);
-  /// The argument for a parameter of type ParameterT of a runtime function.
+  /// Returns the argument for a parameter of type ParameterT of a runtime function.
   template <typename ParameterT, typename T> mlir::Value argument(const T &value) {
     if constexpr (std::is_same_v<T, mlir::Value>)
       return value;
@@ -72,7 +74,8 @@ private:
     else
       return integer(value, 8 * sizeof(ParameterT));
   }
-  /// Calls the runtime's function `name`, declared in pcrt.h as `FunctionT`, after the context, and checks its status.
+  /// Writes a call of the runtime's function `name`, which pcrt.h declares as `FunctionT`, and a check of its status.
+  /// The first argument is the context.
   template <typename FunctionT, typename... Ts> void call(llvm::StringRef name, const Ts &...values) {
     callWithContext(static_cast<FunctionT *>(nullptr), name, values...);
   }
@@ -83,9 +86,9 @@ private:
     check(callFunction(name, {context, argument<ParameterTs>(values)...}));
   }
   mlir::Value callFunction(llvm::StringRef name, mlir::ValueRange arguments);
-  /// Leaves the function if `status` is not zero.
+  /// Returns from the function if `status` is not zero.
   void check(mlir::Value status);
-  /// Stores addresses in the array of arguments, from element `at` on; returns the address of that element.
+  /// Stores addresses in the array of arguments, from element `at` on. Returns the address of that element.
   mlir::Value pass(llvm::ArrayRef<Address> list, int32_t at = 0);
   mlir::Block *newBlock() { return &function.getBody().emplaceBlock(); }
 

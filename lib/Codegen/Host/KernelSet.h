@@ -21,12 +21,12 @@ struct KernelTarget {
   bool warpgroups = false;   ///< CUDA: all devices are of sm_90a, which multiplies by warpgroups (wgmma)
 };
 
-/// Whether programs for these architectures (empty: the default ones) run only on sm_90a.
+/// Whether programs for these architectures run only on sm_90a. An empty list means the default architectures.
 bool haveWarpgroups(llvm::ArrayRef<std::string> archs);
 
-/// Writes one function per distinct kernel: equal ops of different layers share one. CPU kernels are llvm.funcs of the
-/// C type pcrt_kernel_fn in `output`; CUDA kernels are gpu.funcs of the buffers' addresses in its `gpu.module
-/// @pc_kernels`.
+/// Writes one function per distinct kernel; equal ops of different layers share one. CPU kernels are llvm.funcs of the
+/// C type pcrt_kernel_fn in `output`. CUDA kernels are gpu.funcs in the `gpu.module @pc_kernels` of `output`, and their
+/// arguments are the addresses of buffers.
 class KernelSet {
 public:
   KernelSet(mlir::ModuleOp output, KernelTarget target) : output(output), target(target) {}
@@ -38,11 +38,11 @@ public:
     int64_t items = 0, scratchBytes = 0;         ///< CPU
     int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
     int64_t sharedBytes = 0;                     ///< CUDA: dynamic shared memory of a block
-    /// CUDA: the buffers of the op that the kernel was written for; empty if several ops share it.
+    /// CUDA: the buffers of the op for which the kernel was written. Empty if several ops share the kernel.
     llvm::SmallVector<CountedBuffer> buffers;
   };
-  /// Returns kernel `part` of `op`, and generates it first if the set has no equal one. Fails with an error if no
-  /// kernel can be generated for `op`.
+  /// Returns kernel `part` of `op`. Generates it first if the set has no equal kernel. Fails with an error if no kernel
+  /// can be generated for `op`.
   llvm::FailureOr<const Info *> get(mlir::Operation *op, unsigned part);
   /// Adds a CUDA kernel for several ops: `write` gets the emitter and the addresses of its `numBuffers` buffers.
   Info add(llvm::StringRef name, llvm::StringRef kind, int64_t numBuffers,
@@ -52,7 +52,7 @@ public:
 
 private:
   llvm::LogicalResult writeForCpu(mlir::Operation *op, unsigned part, Info &info);
-  /// Writes one form of a kernel; returns whether it multiplies pairs of bf16, which it may do if `mayPair`.
+  /// Writes one form of a kernel. The form may multiply pairs of bf16 if `mayPair` is true. Returns whether it does.
   llvm::FailureOr<bool> writeForm(mlir::Operation *op, unsigned part, llvm::StringRef name, bool mayPair, Info &info);
   mlir::gpu::GPUFuncOp newCudaKernel(mlir::Location loc, llvm::StringRef name, int64_t numBuffers);
   llvm::LogicalResult writeForCuda(mlir::Operation *op, unsigned part, Info &info);

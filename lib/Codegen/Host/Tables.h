@@ -21,9 +21,9 @@ class Tables {
 public:
   explicit Tables(mlir::ModuleOp module);
 
-  /// The value of a field for a string constant.
+  /// Returns the value of a field that holds a string constant.
   const char *text(llvm::StringRef value) { return saver.save(value).data(); }
-  /// The value of a field for the address of a symbol; null for "".
+  /// Returns the value of a field that holds the address of a symbol; null if `name` is "".
   template <typename PointerT> PointerT symbol(llvm::StringRef name) {
     return name.empty() ? nullptr : reinterpret_cast<PointerT>(const_cast<char *>(text(name)));
   }
@@ -59,7 +59,7 @@ private:
   };
   using Cells = llvm::SmallVector<Cell>;
 
-  /// The fields of a row, flat and in order, as constants.
+  /// Returns the fields of a row, flat and in order, as constants.
   template <typename T> static Cells cellsOf(const T &row) {
     Cells cells;
     forEachField(row, [&](const auto &field) {
@@ -82,7 +82,7 @@ private:
   mlir::Value build(mlir::OpBuilder &b, const Cell &cell);
   mlir::Value build(mlir::OpBuilder &b, const Cells &row);
   std::string textGlobal(llvm::StringRef value);
-  /// Write the globals. A field can change until the module is translated.
+  /// These functions write the globals. A field can change until the module is translated.
   void addArray(llvm::StringRef name, llvm::ArrayRef<Cells> rows);
   void addStruct(llvm::StringRef name, const Cells &row);
   void setCell(llvm::StringRef name, int64_t index, const Cell &value);

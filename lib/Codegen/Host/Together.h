@@ -18,9 +18,9 @@ struct Together {
       launches; ///< Names and kernels, whose only argument is the arena.
 };
 
-/// The ops from `first` on that share a kernel, if there are at least two. Ops for which nothing runs (`isIdle`) may be
-/// between them. An evaluation (`isInEvaluation`) that needs the first one needs all. `partials` is the arena offset of
-/// memory for the sums of thread blocks, of `partialBytes` bytes.
+/// Returns the ops from `first` on that share a kernel, if there are at least two. Ops for which nothing runs
+/// (`isIdle`) may be between them. An evaluation (`isInEvaluation`) that needs the first op needs all. The sums of
+/// thread blocks are at arena offset `partials`, where there are `partialBytes` bytes.
 std::optional<Together> findTogether(mlir::Block::iterator first, KernelSet &kernels, int64_t partials,
                                      int64_t partialBytes, llvm::function_ref<bool(mlir::Operation *)> isIdle,
                                      llvm::function_ref<bool(mlir::Operation *)> isInEvaluation);

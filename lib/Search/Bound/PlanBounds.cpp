@@ -27,8 +27,8 @@ PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
   return split;
 }
 
-/// Ranks that share tokens do not reduce the work of a layer. So a price of the split without them also bounds this
-/// core, if each of these ranks gets whole sequences.
+/// Ranks that share tokens do not reduce the work of a layer. So a price of the split without these ranks also bounds
+/// this core, if each of them gets whole sequences.
 SmallVector<PlanBounds::Split, 2> PlanBounds::waysOf(const PlanCore &core) {
   SmallVector<Split, 2> ways{splitOf(core)};
   int64_t sharers = 1;
@@ -91,8 +91,8 @@ double PlanBounds::recomputedShare(const PlanNumbers &plan) const {
                     margins::mostRecomputed);
 }
 
-/// Takes the largest bound of all recorded splits that this core splits further. Work that every rank repeats is added
-/// if the core repeats more than the recorded split.
+/// Returns the largest bound of all recorded splits that this core splits further. If the core repeats more work on
+/// every rank than the recorded split, adds the seconds of this work.
 CoreBound PlanBounds::known(const PlanCore &core) const {
   SmallVector<Split, 2> ways = waysOf(core);
   std::string alone = PlanNumbers(core.plan, context).alone;
@@ -120,7 +120,8 @@ double PlanBounds::ofSet(const CoreBound &known) const {
 double PlanBounds::ofSet(const CoreBound &known, const PlanNumbers &plan, double enough) const {
   // Work that every rank repeats, such as recomputation, takes as long on all ranks as on one.
   double longer = longerAlone(known.alone, plan.alone);
-  // Without stages, a rank has this part of a microbatch. With stages, one rank of each stage together have it.
+  // Without stages, a rank has this part of a microbatch. With stages, one rank of each stage has it, all of them
+  // together.
   double part = static_cast<double>(plan.shape.stages) / static_cast<double>(ranks * plan.microbatches);
   double all = part * (known.seconds + longer);
   double layer = part * (known.layerSeconds + longer / static_cast<double>(layers));
@@ -188,15 +189,15 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   return ofPipeline(work, optimizer, traffic, plan, std::numeric_limits<double>::infinity());
 }
 
-/// Lower bound from the seconds of a microbatch in one layer and in the rest. The last chunk has the rest, except for
-/// the ops before all layers. Every stage does all its work, and waits until a first microbatch has passed through the
-/// chunks before it. If gradients of weights are not separate tasks, the last microbatch must also return through these
-/// chunks. Layers are not divided.
+/// Returns a lower bound from the seconds of a microbatch in one layer and in the rest. The last chunk has the rest,
+/// except for the ops before all layers. Every stage does all its work, and waits until a first microbatch has passed
+/// through the chunks before it. If gradients of weights are not separate tasks, the last microbatch must also return
+/// through these chunks. Layers are not divided.
 ///
-/// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the
-/// backward pass of the last one; if the sums take longer than it, the step waits. With stages, the first microbatch of
-/// the first chunk does not end before its parameters are gathered, and on each stage the sums of some chunk begin with
-/// its last task.
+/// Without stages, parameters are gathered before the first of several microbatches. Sums of gradients begin in the
+/// backward pass of the last microbatch; if they take longer than this pass, the step waits. With stages, the first
+/// microbatch of the first chunk does not end before its parameters are gathered. On each stage, the sums of some chunk
+/// begin with its last task.
 double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const DataTraffic &traffic,
                               const PlanNumbers &plan, double enough) const {
   const PlanShape &shape = plan.shape;
@@ -209,7 +210,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   double one = seconds.layer * all + seconds.rest;
   if (seconds.sends) {
     // Moves may overlap better than in the core in three cases: with many layers (few layers fill fewer buckets), while
-    // stages wait, and during the next tasks. The first chunk may have a part of `seconds.rest`: the embedding tables.
+    // stages wait, and during the next tasks. The first chunk may have a part of `seconds.rest`, namely the embedding
+    // tables.
     double longest = plan.hasStages && hasOneChain ? longestStage(seconds.layer, 0, shape) : 0;
     return step(margins::coreWithData * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
   }
@@ -239,8 +241,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   return std::max(simple, step(margins::pipeline * forwardShare * path, 0));
 }
 
-/// A lower bound on the seconds of the longest stage for a microbatch, for any assignment of whole layers. The last
-/// stage also has the rest.
+/// Returns a lower bound on the seconds of the longest stage for a microbatch, for any assignment of whole layers. The
+/// last stage also has the rest.
 double PlanBounds::longestStage(double layer, double rest, const PlanShape &shape) const {
   if (layer <= 0)
     return rest;
@@ -267,10 +269,10 @@ bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) con
   return ofLayer * static_cast<double>(layers) > margins::callsTasks * inlineOps; // also without head and messages
 }
 
-/// An order is simulated with lower bounds on the seconds of its tasks, so the result is a lower bound on its seconds.
-/// A stage ends when it has summed its gradients, and the first stage begins when it has gathered its parameters. If
-/// tasks are functions, moves do not overlap with the next task. Tasks that are written out may be shorter, because
-/// their moves continue during the next task.
+/// Simulates the order of tasks with lower bounds on their seconds, so the result is a lower bound on the seconds of
+/// the step. A stage ends when it has summed its gradients, and the first stage begins when it has gathered its
+/// parameters. If tasks are functions, moves do not overlap with the next task. Tasks that are written out may be
+/// shorter, because their moves continue during the next task.
 ///
 /// For the bytes, a stage stores the bytes of its layers, and the order determines what its tasks keep at the same
 /// time.
@@ -396,8 +398,8 @@ double PlanBounds::guessSeconds(const CoreBound &root, const PlanNumbers &plan) 
   double waits = 0;
   if (plan.hasStages && plan.shape.splitsWeightGradients)
     waits = (plan.shape.chunks > 1 ? margins::waitOfChunks : margins::waitOfStages) * microbatch * (stages - 1);
-  // Sums of gradients begin in the last backward pass. With stages, add the time by which they outlast it; without
-  // stages, the bound contains it.
+  // Sums of gradients begin in the last backward pass. With stages, add the time by which the sums outlast this pass;
+  // without stages, the bound contains it.
   if (plan.hasStages)
     waits += std::max(traffic.seconds - margins::hiddenSums * microbatch, 0.0);
   return seconds + machine.wholeStep(moves + waits, ranks);
@@ -451,7 +453,7 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, const CorePrice &core) co
                     plan.hasStages ? core.layerActivationBytes * static_cast<double>(layers) : core.activationBytes);
 }
 
-/// Bytes of parameters on a rank that splits no products, if all parameters have `bytes` in total.
+/// Returns the bytes of parameters on a rank that splits no products. All parameters together have `bytes`.
 static double keptBytes(const PlanNumbers &plan, double bytes) {
   if (plan.parametersAway)
     return 0;

@@ -1,6 +1,6 @@
 //===- PlanBounds.h - Lower bounds on seconds and bytes of plans ------------------------------===//
 // Input: the work of a step, and prices of cores, of tasks and of layers on one rank, as they become known. Result:
-// lower bounds on the seconds and bytes of plans, on the machine model. They are not proved: Margins.h has their
+// lower bounds on the seconds and bytes of plans, on the machine model. The bounds are not proved: Margins.h has their
 // margins, and compose.test compares them with whole compiles. Invariant: bounds depend only on the prices that were
 // learned.
 //===-----------------------------------------------------------------------------===//
@@ -20,15 +20,15 @@ struct CoreBound {
   double aheadSeconds = 0;     ///< the part before all layers
   double forwardSeconds = 0;   ///< the part of forward passes
   double restSeconds = 0;      ///< outside of microbatches, summed over ranks
-  double optimizerSeconds = 0; ///< the part of the rest that stages also have
-  std::string alone;           ///< the work that every rank of the core repeats, as in `PlanNumbers`
+  double optimizerSeconds = 0; ///< the part of `restSeconds` that stages also have
+  std::string alone;           ///< the work that every rank repeats, as in `PlanNumbers`
 };
 
-/// Lower bounds of the seconds and bytes of plans, from their flags and from prices of cores.
+/// Computes lower bounds of the seconds and bytes of plans, from the plans' flags and from prices of cores.
 ///
 /// Splitting a layer further never reduces the seconds summed over ranks, and neither does working on fewer sequences
-/// at a time. So the price of a split is a bound for all splits that split its axes further, or along more axes, or
-/// that divide its sequences into parts.
+/// at a time. So the price of a split is a bound for every split that splits the same axes further, splits along more
+/// axes, or divides the sequences into parts.
 class PlanBounds {
 public:
   /// `few` is null if the model's layers differ.
@@ -44,28 +44,29 @@ public:
   /// Returns the bound of a core without data ranks, whose ranks together work on `core.batch` sequences at once.
   CoreBound known(const PlanCore &core) const;
 
-  /// Lower bound that needs only the flags of the plan.
+  /// Returns a lower bound that needs only the flags of the plan.
   double ofShape(const PlanNumbers &plan) const { return leastSeconds(work, plan.shape, machine); }
-  /// Lower bound for all plans of a core of any batch: the seconds of a step in which no rank waits for other stages.
+  /// Returns a lower bound for all plans of a core of any batch: the seconds of a step in which no rank waits for other
+  /// stages.
   double ofSet(const CoreBound &known) const;
-  /// Lower bound for a plan of that core. If a simpler bound reaches `enough`, returns that one.
+  /// Returns a lower bound for a plan of the core `known`. If a simpler bound reaches `enough`, returns that one.
   double ofSet(const CoreBound &known, const PlanNumbers &plan, double enough) const;
-  /// Lower bound for a plan whose core was priced.
+  /// Returns a lower bound for a plan whose core was priced.
   double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
-  /// Lower bounds for a plan whose tasks were also priced: their order is simulated.
+  /// Lower bounds for a plan whose tasks were also priced. To find them, the order of the tasks is simulated.
   struct TaskBound {
     double seconds = 0, bytes = 0;
   };
-  /// Several threads may call this at once, for plans that were passed to `prepare`.
+  /// Several threads may call this function at once, for plans that were passed to `prepare`.
   TaskBound ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
   void prepare(const PlanNumbers &plan) const { trafficOf(plan); }
   /// Whether tasks of a plan's whole program are certainly functions.
   bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
-  /// Lower bound for the bytes of a rank: parameters, gradients and states, and the values that microbatches keep for
-  /// their backward pass. In a stage only layers keep values, because the head's backward pass follows its forward
-  /// pass.
+  /// Returns a lower bound for the bytes of a rank: parameters, gradients and states, and the values that microbatches
+  /// keep for their backward pass. In a stage only layers keep values, because the head's backward pass follows its
+  /// forward pass.
   double leastBytes(const PlanNumbers &plan, const CorePrice &core) const;
-  /// Lower bound for the bytes of a rank, from the bytes that unsplit layers keep (`learnOneRank`).
+  /// Returns a lower bound for the bytes of a rank, from the bytes that unsplit layers keep (`learnOneRank`).
   double leastBytes(const PlanNumbers &plan) const;
   /// Records the price of layers on one rank, with the tactics that every rank follows by itself.
   void learnOneRank(const PlanCore &core, const CorePrice &price);
@@ -87,16 +88,16 @@ public:
   }
 
 private:
-  /// The traffic between data ranks in a step: its seconds if moves run one after another, and the seconds by which it
-  /// slows down other work if all of it is hidden. Two parts of the seconds are also stored: the sums of a layer's
-  /// gradients (if none are sent before the last microbatch), and a gather of the layer's parameters (if they are
-  /// gathered once).
+  /// Describes the traffic between data ranks in a step: its seconds if moves run one after another, and the seconds by
+  /// which it slows down other work if all of it is hidden. Two parts of the seconds are also stored: the sums of a
+  /// layer's gradients, if no gradients are sent before the last microbatch, and a gather of the layer's parameters, if
+  /// they are gathered once.
   struct DataTraffic {
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
   struct MicrobatchSeconds {
     double layer, rest, ahead, forwardShare; ///< `ahead` is the part of the rest that is not in the last chunk
-    bool sends = false;                      ///< whether they include moves between data ranks for each microbatch
+    bool sends = false; ///< whether the seconds include moves between data ranks for each microbatch
   };
   /// Counts the parameters of a layer that are too large for a bucket if an element takes `width` bytes.
   double sentAlone(const PlanNumbers &plan, double width) const;
@@ -106,10 +107,11 @@ private:
   double longestStage(double layer, double rest, const PlanShape &shape) const;
 
   double heldBy(const PlanNumbers &plan) const;
-  /// Bytes of parameters and states on a rank, and also of gradients if `withGradients`, for parameters of
-  /// `parameterBytes`.
+  /// Returns the bytes of parameters and states on a rank, and also of gradients if `withGradients` is true. All
+  /// parameters together have `parameterBytes`.
   double storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const;
-  /// `activationBytes` are the bytes that a microbatch keeps in all stages together.
+  /// Returns a lower bound for the bytes of a rank. `activationBytes` are the bytes that a microbatch keeps in all
+  /// stages together.
   double leastBytes(const PlanNumbers &plan, double activationBytes) const;
 
   /// How a core splits layers.
@@ -118,15 +120,15 @@ private:
     std::map<std::string, llvm::SmallVector<std::string>> tactics; ///< and their axes
     int64_t sequences = 0, microbatches = 1; ///< sequences of a microbatch; microbatches of the core
     CoreBound price;
-    /// Whether `other` does not split any axis further than this split does, and this split's other tactics use axes
+    /// Whether this split is at least as fine as `other` on every axis, and uses its additional tactics only on axes
     /// that `other` does not have. (On an axis of `other`, they could make the split cheaper.)
     bool isFurtherThan(const Split &other) const;
   };
   static Split splitOf(const PlanCore &core);
-  /// Returns the split of a core, and the split without the ranks that share tokens, which leaves no less work for the
-  /// others.
+  /// Returns the split of a core, and the same split without the ranks that share tokens. The remaining ranks then do
+  /// not have less work.
   static llvm::SmallVector<Split, 2> waysOf(const PlanCore &core);
-  /// The seconds, summed over ranks, by which the repeated work of `with` exceeds that of `without`.
+  /// Returns the seconds, summed over ranks, by which the repeated work of `with` exceeds that of `without`.
   double longerAlone(const std::string &without, const std::string &with) const;
   /// Upper bound for the share of recomputation in a microbatch's seconds. No stage waits for recomputation.
   double recomputedShare(const PlanNumbers &plan) const;
@@ -142,7 +144,7 @@ private:
   llvm::SmallVector<double> layerParameters; ///< bytes of each parameter of a layer
   int64_t batch, ranks;
   const MachineModel &machine;
-  /// The price of layers on one rank; `oneRankCosts` has one for each text of tactics.
+  /// The price of layers on one rank. `oneRankCosts` has one for each text of tactics.
   struct OneRankCost {
     double seconds = 0;                ///< for all sequences
     double bytes = 0, layersBytes = 0; ///< bytes kept per sequence; the part of all layers
@@ -150,8 +152,8 @@ private:
   std::map<std::string, OneRankCost> oneRankCosts;
   std::vector<Split> splits;
   std::set<std::string> priced;
-  /// Seconds of moves over the data axes of a mesh: of a gather without bytes, per byte of a gather, per byte of a sum,
-  /// and of an all_reduce without bytes.
+  /// The seconds of moves over the data axes of a mesh: of a gather without bytes, of a gather per byte, of a sum per
+  /// byte, and of an all_reduce without bytes.
   struct Gather {
     double latency, ofByte, sumOfByte, sumLatency;
   };

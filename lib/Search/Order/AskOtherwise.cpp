@@ -12,8 +12,8 @@ static std::vector<PlanNode> guessesOn(OpenPlans &search, ArrayRef<OtherMachine>
   const SearchProblem &problem = search.problem;
   PlanTree &tree = search.tree;
   constexpr size_t ofEach = 2; // plans per machine
-  // Cores are priced only on this machine. Relative to it, products that are twice as fast are like links that are half
-  // as fast.
+  // Cores are priced only on this machine. So a machine whose products are twice as fast is represented by this one
+  // with links that are half as fast.
   std::vector<MachineModel> like;
   for (const OtherMachine &other : machines) {
     MachineModel one = other.machine;
@@ -88,7 +88,7 @@ static void addGuesses(OpenPlans &search, ArrayRef<OtherMachine> machines, std::
   search.tree.counts = seen;
 }
 
-/// Prices another plan of the same chain; it is composed if plans are composed.
+/// Prices another plan of the same chain. The price is composed if the search composes prices.
 static std::optional<FoundPlan> recomputed(OpenPlans &search, const FoundPlan &found, StringRef mode) {
   std::optional<Plan> plan = search.tree.planWith(found.node.id, mode);
   std::optional<PlanTrial> trial = plan ? search.prices.priceAll(*plan).front() : std::nullopt;

@@ -26,7 +26,7 @@ bool Incumbent::isBetter(const FoundPlan &a, const FoundPlan &b) const {
   return std::tie(a.trial.bytes, a.node.text) < std::tie(b.trial.bytes, b.node.text);
 }
 
-/// If a new plan becomes the best, it is not confirmed yet.
+/// A new best plan is not confirmed yet.
 void Incumbent::offer(FoundPlan plan) {
   plans.push_back(std::move(plan));
   if (bestPlan && !isBetter(plans.back(), *best()))
@@ -35,7 +35,7 @@ void Incumbent::offer(FoundPlan plan) {
   confirmed = 0;
 }
 
-/// The best of the remaining plans becomes the best.
+/// After the best plan is removed, the best of the remaining plans takes its place.
 void Incumbent::refute() {
   plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(*bestPlan));
   bestPlan.reset();
@@ -87,7 +87,7 @@ public:
   const PlanNode &front() const { return heap.front(); }
   /// Removes nodes from the front that need not be opened. Returns whether a node is left that has to be opened.
   bool isLeft();
-  /// A plan of this chain fits, so the slower ones need not be opened.
+  /// Records that a plan of this chain fits, so that its slower plans need not be opened.
   void settle(const std::string &chain) { settled.insert(chain); }
   /// Adds the nodes again that `settle` removed.
   void unsettle();
@@ -104,7 +104,7 @@ private:
 };
 } // namespace
 
-/// A probe is dropped if a plan already fits, or if the search could stop at the probe's bound; no plan is lost,
+/// A probe is dropped if a plan already fits, or if the search could stop at the probe's bound. No plan is lost,
 /// because another node has the same plan. A node whose chain is settled is kept aside, in case the plan that fits is
 /// refuted later.
 bool OpenNodes::isLeft() {
@@ -139,7 +139,7 @@ double OpenNodes::bound() const {
 }
 
 /// Each turn takes the first nodes of the heap as a round, opens them, and offers their prices to the incumbent. If
-/// nothing is left, the incumbent is confirmed. If it is refuted, nodes that it had settled come back.
+/// nothing is left, the incumbent is confirmed. If the incumbent is refuted, nodes that it had settled come back.
 SearchResult pc::searchPlans(std::vector<PlanNode> roots, Incumbent &incumbent, llvm::function_ref<bool()> goesOn,
                              NodeOpener &opener) {
   OpenNodes nodes(std::move(roots), incumbent);

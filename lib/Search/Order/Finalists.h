@@ -17,7 +17,8 @@ struct Finalists {
 
 /// Compiles the best composed plans whole, while `goesOn` returns true, until one fits and no other plan should be
 /// better. So the price of the plan that is reported first is not an estimate. `compile` replaces the composed price of
-/// a plan by the price of the whole program; it returns false if the plan is not legal, or if the compile was ended.
+/// a plan by the price of the whole program. It returns false if the plan is not legal, or if the compile was
+/// interrupted.
 Finalists compileFinalists(SearchResult &result, const Incumbent &incumbent,
                            llvm::function_ref<bool(FoundPlan &)> compile, llvm::function_ref<bool()> goesOn);
 

@@ -22,8 +22,8 @@ struct SearchLimits {
 /// Keeps the plans that fit and decides when a search may stop.
 ///
 /// Input: plans with their prices, as they are found, and whether the best one is confirmed or refuted. Result: `best`,
-/// and `enough`, the only stopping rule of a search. Invariant: `best` is the cheapest of `fitting`. If costs differ by
-/// less than 1e-9, it is the plan with fewer bytes, then the plan whose text comes first.
+/// and `enough`, the only stopping rule of a search. Invariant: `best` is the cheapest of `fitting`. Among plans whose
+/// costs differ by less than 1e-9, it is the one with fewer bytes, then the one whose text comes first.
 class Incumbent {
 public:
   explicit Incumbent(const SearchLimits &limits) : limits(limits) {}
@@ -32,7 +32,7 @@ public:
   bool isBetter(const FoundPlan &a, const FoundPlan &b) const;
   /// Adds a plan that fits.
   void offer(FoundPlan plan);
-  /// Records that the best plan fits, and has this cost.
+  /// Records that the best plan fits, and that its cost is the one of `trial`.
   void confirm(const PlanTrial &trial) { confirmed = costOf(trial, limits.objective); }
   /// Removes the best plan, because it does not fit.
   void refute();

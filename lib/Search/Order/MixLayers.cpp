@@ -74,8 +74,8 @@ static void priceRest(llvm::MutableArrayRef<Chain> chains, PriceModes price) {
     *answer = trial;
 }
 
-/// Considers only chains whose plan without recomputation is too large: otherwise, no recomputation is needed. Missing
-/// prices of modes are computed for a few chains at a time, and the best mixtures are compiled whole.
+/// Considers only chains whose plan without recomputation is too large, because other chains need no recomputation.
+/// Computes missing prices of modes for a few chains at a time, and compiles the best mixtures whole.
 void pc::addMixes(SearchResult &result, int64_t limit, bool all, PriceModes price,
                   llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix) {
   constexpr size_t mostChains = 24, atOnce = 4, mostMixes = 3;
@@ -84,8 +84,8 @@ void pc::addMixes(SearchResult &result, int64_t limit, bool all, PriceModes pric
   chains.resize(std::min(chains.size(), mostChains));
   llvm::erase_if(chains, [&](const Chain &chain) { return chain.trials[0] && chain.trials[0]->bytes <= limit; });
   std::vector<std::pair<double, const PlanNode *>> mixes;
-  // Chains are tried a few at a time. If computing prices is slow, this stops at the first few chains that gain
-  // nothing, since later chains promise less.
+  // Chains are tried a few at a time. If computing prices is slow, stop at the first few chains that gain nothing,
+  // since later chains promise less.
   bool goesOn = true;
   for (llvm::MutableArrayRef<Chain> left(chains); goesOn && !left.empty();) {
     llvm::MutableArrayRef<Chain> some = left.take_front(atOnce);

@@ -14,9 +14,9 @@ using AskedMode = std::pair<const PlanNode *, llvm::StringRef>;
 /// Prices the requested plans; a plan that is refused has no price.
 using PriceModes = llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)>;
 
-/// Adds mixtures to the plans that fit, if they are faster. `mix` compiles a plan whole, with as little recomputation
-/// as fits; it returns std::nullopt if the plan is refused. If `all` is true, tries all chains, instead of stopping
-/// when the most promising ones gain nothing.
+/// Adds mixtures to the plans that fit, if the mixtures are faster. `mix` compiles a plan whole, with as little
+/// recomputation as fits; it returns std::nullopt if the plan is refused. If `all` is true, tries all chains; otherwise
+/// stops when the most promising chains gain nothing.
 void addMixes(SearchResult &result, int64_t limit, bool all, PriceModes price,
               llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix);
 

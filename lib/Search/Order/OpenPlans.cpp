@@ -36,7 +36,8 @@ std::optional<OpenPlans::Next> OpenPlans::nextOf(const PlanEntry &entry) const {
   return Next{std::move(*plan), std::move(numbers), std::move(core), std::move(key), isShared};
 }
 
-/// The first bare core that is not known to be illegal; std::nullopt if the plan has already used its bare core.
+/// Returns the first bare core that is not known to be illegal; std::nullopt if the plan has already used its bare
+/// core.
 std::optional<PlanCore> OpenPlans::bareOf(const PlanEntry &entry, const Plan &plan) const {
   if (!problem.boundsByCores() || entry.hasBare)
     return std::nullopt;
@@ -149,8 +150,8 @@ void OpenPlans::prepare(ArrayRef<PlanNode> nodes) {
 // Opening a node
 //===---------------------------------------------------------------------------===//
 
-/// If the job of the node did not run because the search has to end, the node is returned unchanged, so that its plans
-/// count as remaining. The programs of a job count once, for the first node that needs it.
+/// If the job of the node did not run because the search has to end, returns the node unchanged, so that its plans
+/// count as remaining. The programs of a job count once, for the first node that needs the job.
 OpenedNode OpenPlans::open(const PlanNode &node) {
   auto key = round.keys.find(node.id);
   const PlanJob *job = key == round.keys.end() ? nullptr : &round.jobs.at(key->second);
@@ -164,8 +165,8 @@ OpenedNode OpenPlans::open(const PlanNode &node) {
   return opened;
 }
 
-/// Goes on to the next stage of a plan: bare core, core, tasks, price. A bound that other prices have raised since the
-/// node was added returns the node with that bound instead.
+/// Opens a plan at its next stage: bare core, core, tasks, or price. If other prices have raised its bound since the
+/// node was added, returns the node with the raised bound instead.
 OpenedNode OpenPlans::openNow(const PlanNode &node) {
   if (tree.isSet(node.id))
     return openSet(node);
@@ -215,7 +216,8 @@ OpenedNode OpenPlans::openSet(const PlanNode &node) {
   return opened;
 }
 
-/// Bounds a plan by its bare core. If that core has no price, the node is returned unchanged, and its own core is next.
+/// Bounds a plan by its bare core. If the bare core has no price, returns the node unchanged; the plan's own core is
+/// next.
 OpenedNode OpenPlans::openBare(const PlanNode &node, const Next &next) {
   PlanEntry &entry = tree.entryOf(node.id);
   // Cores that were not legal are left out next time.
@@ -229,8 +231,8 @@ OpenedNode OpenPlans::openBare(const PlanNode &node, const Next &next) {
   return again(node, std::max(node.bound, bounds.ofCore(*price, next.numbers)));
 }
 
-/// A plan whose core is not legal, or that needs too many bytes, is dropped here. Otherwise the plan gets the bound by
-/// its core.
+/// Drops a plan whose core is not legal, or that needs too many bytes. Otherwise gives the plan the bound that follows
+/// from its core.
 OpenedNode OpenPlans::openCore(const PlanNode &node, const Next &next) {
   PlanEntry &entry = tree.entryOf(node.id);
   const CorePrice &price = *prices.core(next.core);

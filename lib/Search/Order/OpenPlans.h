@@ -9,11 +9,11 @@ namespace pc {
 
 /// Opens the nodes of a round.
 ///
-/// Input: nodes of the tree. Result: a set is opened to its plans, with bounds by the core that they share. A plan is
-/// opened several times: it gets better bounds from its bare core, its core and its tasks, and in the end its price.
-/// Plans of ZeRO-2 and 3 use a core and tasks twice: first those that they share with ZeRO-1, then their own.
-/// Invariant: after `prepare`, `open` is called for each node of the round, in order. It compiles nothing that
-/// `prepare` can compile.
+/// Input: nodes of the tree. Result: plans, bounds and prices. Opening a set gives its plans, with bounds by the core
+/// that they share. A plan is opened several times: it gets better bounds from its bare core, its core and its tasks,
+/// and in the end its price. Plans of ZeRO-2 and 3 use a core and tasks twice: first those that they share with ZeRO-1,
+/// then their own. Invariant: after `prepare`, `open` is called for each node of the round, in order. It compiles
+/// nothing that `prepare` can compile.
 class OpenPlans {
 public:
   OpenPlans(const SearchProblem &problem, PlanTree &tree, PriceBook &prices, PlanBounds &bounds,
@@ -45,7 +45,7 @@ private:
   std::optional<Next> nextOf(const PlanEntry &entry) const;
   /// The bare core, which bounds this and many other plans before their own cores do.
   std::optional<PlanCore> bareOf(const PlanEntry &entry, const Plan &plan) const;
-  /// The bound of a plan by the cores of other plans.
+  /// Returns the bound of a plan that follows from the cores of other plans.
   double boundByOthers(const PlanEntry &entry, const Next &next) const;
   /// Computes the bounds of the nodes whose tasks are priced.
   void boundByTasks(llvm::ArrayRef<PlanNode> nodes);

@@ -142,8 +142,8 @@ std::optional<ProgramPrice> PlanWorkers::priceMixed(Plan &plan, int64_t bytes, l
   return workers[0]->priceMixed(plan, bytes, goesOn, refusal);
 }
 
-/// Does one job on one thread. Its members say whether it prices tasks, a core or a plan. A plan is composed if `cores`
-/// is given and it has enough layers; otherwise it is compiled whole.
+/// Does one job on one thread. The job's members say whether it prices tasks, a core or a plan. A plan is composed if
+/// `cores` is given and the plan has enough layers; otherwise it is compiled whole.
 static void priceJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores,
                      llvm::function_ref<bool()> goesOn) {
   if (job.ofTasks) {
@@ -164,7 +164,7 @@ static void priceJob(PlanJob &job, PlanWorker &worker, const std::map<std::strin
     job.composed.trial = price->trial;
 }
 
-/// A job is done if its plan is legal, or if it ran to its end. An interrupted job is not done.
+/// Runs a job. The job counts as done if its plan is legal, or if it ran to its end. An interrupted job is not done.
 static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores,
                   llvm::function_ref<bool()> goesOn) {
   if (!goesOn())
@@ -247,8 +247,8 @@ void Turns::work(PlanWorker &worker) {
   }
 }
 
-/// Offers `half` to the other threads and does `here` itself. Then either takes `half` back, if no thread has begun it,
-/// or waits until it is done.
+/// Offers `half` to the other threads and runs `here` itself. Then takes `half` back if no thread has begun it, and
+/// otherwise waits until it is done.
 void Turns::share(Composer &own, llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here) {
   Half one{half};
   {
@@ -267,8 +267,8 @@ void Turns::share(Composer &own, llvm::function_ref<void(Composer &)> half, llvm
   changed.wait(lock, [&] { return one.isDone; });
 }
 
-/// Uses at most two threads per number, since a job has at most two halves. While they run, each worker's composer may
-/// offer halves to the others.
+/// Uses at most two threads per number, since a job has at most two halves. While the threads run, each worker's
+/// composer may offer halves to the others.
 void PlanWorkers::forEach(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use) {
   Turns turns(count, use);
   MutableArrayRef<std::unique_ptr<PlanWorker>> some = MutableArrayRef(workers).take_front(2 * count);

@@ -17,7 +17,7 @@ struct PlanJob {
   std::string key;
   PlanCore core;
   std::optional<Plan> plan; ///< std::nullopt: the job prices the core
-  bool any = false;         ///< for a bound of all plans of the core, with any batch
+  bool any = false;         ///< the price bounds all plans of the core, with any batch
   bool ofTasks = false;     ///< the job prices the plan's tasks
   bool callsTasks = false;  ///< the tasks of the plan's whole program are functions
   bool isDone = false;      ///< false: the search had to end before the job was done
@@ -47,15 +47,15 @@ public:
   }
   /// The composer of the calling thread. The model's layers must be equal.
   Composer &composer();
-  /// Compiles the whole model while `goesOn` returns true. Returns std::nullopt if `goesOn` returned false or the plan
-  /// is refused.
+  /// Compiles the whole model while `goesOn` returns true. Returns std::nullopt if the plan is refused or if `goesOn`
+  /// returned false.
   std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal);
   /// Compiles the whole model like priceWhole, but recomputes as little as `bytes` per rank allow. Writes the layers
   /// that recompute into the plan.
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal);
-  /// If there are several threads: begins to compile a plan whole in the background, because the result will probably
-  /// be needed. Cancels such a compile of another plan.
+  /// If there are several threads, begins to compile a plan whole in the background, because the price will probably be
+  /// needed. Cancels such a compile of another plan.
   void beginWhole(const Plan &plan);
   /// Cancels a whole compile in the background.
   void giveUp() {
@@ -65,8 +65,8 @@ public:
 
   /// A plan, and whether the tasks of its whole program are functions.
   using AskedPlan = std::pair<const Plan *, bool>;
-  /// Seconds of a step for each plan on each machine, composed from few layers if `composes`. A plan's list is empty if
-  /// the plan is refused or if the search has to end.
+  /// Returns the seconds of a step for each plan on each machine. If `composes` is true, composes them from few layers.
+  /// A plan's list is empty if the plan is refused or if the search has to end.
   std::vector<std::vector<double>> secondsOn(llvm::ArrayRef<MachineModel> machines, llvm::ArrayRef<AskedPlan> plans,
                                              bool composes);
 

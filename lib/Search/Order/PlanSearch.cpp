@@ -20,8 +20,8 @@ static constexpr int64_t composedWidth = 64;
 static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 /// The most plans that a search compiles whole, one after another, to confirm that its best plan fits.
 static constexpr int64_t mostRefuted = 8;
-/// The most programs that are compiled to find the plan with the least memory: programs of few layers for a large
-/// model, whole programs for a small model of which no plan can fit.
+/// The most programs that are compiled to find the plan with the least memory. These are programs of few layers for a
+/// large model, and whole programs for a small model for which no plan can fit.
 static constexpr int64_t smallestCompositions = 200;
 
 /// A search may stop at a nearly optimal plan only with composed prices. If every plan is compiled whole, it continues
@@ -77,8 +77,8 @@ void PlanSearch::endRound(const PlanNode &first) {
   noteSoFar(first.probe ? 0 : first.bound);
 }
 
-/// Compiles the best plan whole, but gives up after `mostRefuted` plans: later ones count as fitting by their composed
-/// price. If the search has to end, the plan is accepted as it is.
+/// Compiles the best plan whole. Gives up after `mostRefuted` plans; later plans count as fitting by their composed
+/// price. If the search has to end, accepts the plan as it is.
 bool PlanSearch::confirm(FoundPlan &plan) {
   if (!problem.boundsByCores() || confirmations++ >= mostRefuted)
     return true;
@@ -99,7 +99,7 @@ void PlanSearch::mixLayers(SearchResult &result) {
   if (!prices->goesOn() || problem.limit() == 0 || problem.objective == Objective::Bytes ||
       problem.search.pins.given("recompute") || !problem.space.isFree("recompute"))
     return;
-  // Prices plans with other recomputation than their own. Plans that do not exist have no price.
+  // Prices plans with a recomputation that differs from their own. Plans that do not exist have no price.
   auto price = [&](ArrayRef<AskedMode> asked) {
     std::vector<Plan> plans;
     std::vector<size_t> places;
@@ -192,8 +192,8 @@ std::optional<PlanAnswer> PlanSearch::soFar() const {
   return known;
 }
 
-/// If no plan fits, looks for the plan that needs the fewest bytes, both for the message and because it may fit once
-/// its layers are assigned differently. Emits an error if no plan is legal or none fits.
+/// If no plan fits, looks for the plan that needs the fewest bytes. The message names it, and it may fit once its
+/// layers are assigned differently. Emits an error if no plan is legal or none fits.
 pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesOn) {
   if (pcrt_status status = begin(goesOn))
     return status;
@@ -210,7 +210,7 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
     return failIllegal(text);
   } else {
     std::optional<SmallPlan> least = smallestOf(result);
-    // With a limit near that size, layers may be assigned differently and need less memory.
+    // If the limit is near that size, layers may be assigned differently and need less memory.
     while (!problem.composes() && least && least->found.trial.bytes > problem.limit()) {
       std::optional<SmallPlan> less = findOther(Objective::Seconds, problem.search, least->found.trial.bytes - 1);
       if (!less)
@@ -241,7 +241,7 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
 // If no plan fits
 //===---------------------------------------------------------------------------===//
 
-/// With a limit, the search for the fewest bytes may end at the first plan that fits.
+/// If there is a limit, the search for the fewest bytes may end at the first plan that fits.
 std::optional<SmallPlan> PlanSearch::find(llvm::function_ref<bool()> goesOn) {
   if (begin(goesOn))
     return std::nullopt;

@@ -19,9 +19,9 @@ struct PlanAnswer {
 
 /// Runs one search from its flags to its answer.
 ///
-/// Input: a model, flags, a machine and an objective. Result: a plan with its report, or an error. Its parts do the
-/// work: PlanTree has the nodes, PriceBook has the prices, OpenPlans opens nodes, and Incumbent decides when to stop.
-/// Invariant: a plan that is not marked as an estimate was compiled whole, and fits.
+/// Input: a model, flags, a machine and an objective. Result: a plan with its report, or an error. The parts of a
+/// search do the work: PlanTree has the nodes, PriceBook has the prices, OpenPlans opens nodes, and Incumbent decides
+/// when to stop. Invariant: a plan that is not marked as an estimate was compiled whole, and fits.
 class PlanSearch : NodeOpener {
 public:
   PlanSearch(mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine,
@@ -44,20 +44,20 @@ private:
   pcrt_status begin(llvm::function_ref<bool()> goesOn);
   /// Searches while `goesOn` returns true; then compiles plans whole.
   SearchResult searchAll(llvm::function_ref<bool()> goesOn);
-  /// Adds plans in which layers differ in recomputation, if these are the fastest plans that fit.
+  /// If the fastest plans that fit are plans whose layers differ in recomputation, adds them to `result`.
   void mixLayers(SearchResult &result);
-  /// Runs a separate search for the best plan. If it minimizes bytes and has a limit, it stops at the first plan that
-  /// does not exceed the limit.
+  /// Runs a separate search for the best plan. If the search minimizes bytes and there is a limit, it stops at the
+  /// first plan that does not exceed the limit.
   std::optional<SmallPlan> find(llvm::function_ref<bool()> goesOn);
-  /// The best plan that the flags `pins` allow and that needs at most `most` bytes.
+  /// Returns the best plan that the flags `pins` allow and that needs at most `most` bytes.
   std::optional<SmallPlan> findOther(Objective objective, const AutoOptions &pins, int64_t most);
-  /// The plan with the fewest bytes that the flags `pins` allow, or the first plan found that needs at most `most`
-  /// bytes.
+  /// Returns the plan with the fewest bytes that the flags `pins` allow, or the first plan found that needs at most
+  /// `most` bytes.
   std::optional<SmallPlan> smallestOf(const AutoOptions &pins, int64_t most);
-  /// The plan with the fewest bytes in the result of a search in which no plan fits.
+  /// Returns the plan with the fewest bytes from the result of a search in which no plan fits.
   std::optional<SmallPlan> smallestOf(const SearchResult &result);
   pcrt_status failIllegal(const std::string &text);
-  /// Names the plan that needs the least memory, and the flags without which another plan would fit.
+  /// Returns text that names the plan that needs the least memory, and the flags without which another plan would fit.
   std::string whyNone(const std::optional<SmallPlan> &least);
   /// Records the present state for `soFar`. `bound` is a lower bound on the seconds of the remaining plans.
   void noteSoFar(double bound);

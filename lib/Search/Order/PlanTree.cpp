@@ -1,6 +1,6 @@
 //===- PlanTree.cpp - The nodes of a search -----------------------------------------------------===//
-// Nodes are created when they are needed: first one per set, then plans. A plan whose bound on bytes is above the limit
-// is counted, but gets no node.
+// Nodes are created when they are needed: first one per set, then one per plan. A plan whose bound on bytes is above
+// the limit is counted, but gets no node.
 //===--------------------------------------------------------------------------------------------===//
 #include "PlanTree.h"
 #include "../Bound/Margins.h"
@@ -47,8 +47,8 @@ std::optional<PlanCore> PlanTree::coreOf(const PlanSet &set, ArrayRef<int64_t> i
   return plan ? std::optional(PlanCore::of(withoutInnerData(*plan, ranks), problem.batch, true)) : std::nullopt;
 }
 
-/// The text identifies the plan. `turn` and `chain` decide in which order plans with equal bounds are opened, and which
-/// of them are tried only if smaller ones do not fit.
+/// The text identifies the plan. `turn` decides in which order plans with equal bounds are opened. `chain` decides
+/// which plans are tried only if smaller ones do not fit.
 PlanNode PlanTree::add(PlanEntry entry, const PlanNumbers &numbers, double bound) {
   Plan plan = familyOf(entry).plan; // keeps the sizes that other tactics derive
   for (auto [axis, size] : llvm::zip_equal(plan.mesh, entry.sizes))
@@ -63,8 +63,8 @@ PlanNode PlanTree::add(PlanEntry entry, const PlanNumbers &numbers, double bound
     node.level = recompute->isFull() ? 2 : 1;
   auto axes = static_cast<int64_t>(plan.mesh.size());
   if (problem.objective == Objective::Seconds) {
-    // The price of a core with more sequences at a time is a bound for plans with fewer, and less recomputation takes
-    // less time.
+    // The price of a core with more sequences at a time is a bound for plans with fewer sequences. Less recomputation
+    // takes less time.
     node.turn = {-atOnce(numbers), node.level, axes};
     node.chain = textOf(plan, true, false);
   } else {
@@ -110,8 +110,8 @@ PlanCounts PlanTree::forPlansOf(size_t set, ArrayRef<int64_t> inner,
   return found;
 }
 
-/// One root for each set and each size of the axes that split its layers. Its bound comes from prices on one rank. The
-/// sets are followed by probes.
+/// Returns one root for each set and each size of the axes that split its layers. The bound of a root comes from prices
+/// on one rank. Probes follow after the sets.
 std::vector<PlanNode> PlanTree::setRoots() {
   std::vector<PlanNode> roots;
   for (size_t set = 0; set < allSets.size(); ++set)
@@ -165,7 +165,8 @@ void PlanTree::forGuesses(const PlanSet &set, ArrayRef<int64_t> inner, const std
   });
 }
 
-/// Adds the plan of each mesh with the best estimate. Other plans have to be better than the prices of these.
+/// Adds, for each mesh, the plan with the best estimate. Later plans must then be better than the prices of these
+/// probes.
 void PlanTree::addProbes(std::vector<PlanNode> &roots) {
   std::vector<PlanGuess> guesses;
   for (const SetNode &set : setNodes) {

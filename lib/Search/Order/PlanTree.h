@@ -7,7 +7,7 @@
 
 namespace pc {
 
-/// A set of plans that split layers in the same way, and the sizes of the axes that split them.
+/// A set of plans that split layers in the same way, and the sizes of the axes that split the layers.
 struct SetNode {
   size_t set;
   AxisSizes inner;
@@ -70,11 +70,12 @@ public:
   PlanNode add(PlanEntry entry, const PlanNumbers &numbers, double bound);
   /// Adds a plan that was derived from the plan of node `id`. Returns its id.
   size_t addCopy(size_t id, Plan plan);
-  /// Calls `use` with all plans of a set whose layers' axes have these sizes, except repeated and too large ones.
+  /// Calls `use` with the plans of a set in which the axes that split layers have the sizes `inner`. Leaves out
+  /// repeated plans and plans that are too large.
   PlanCounts forPlansOf(size_t set, llvm::ArrayRef<int64_t> inner,
                         llvm::function_ref<void(size_t family, const PlanNumbers &numbers)> use);
-  /// Calls `use` with closed-form estimates of the plans of a set, unless none of them is legal or their core is
-  /// unknown. Leaves out plans that could only be compiled whole.
+  /// Calls `use` with closed-form estimates of the plans of a set. Does nothing if none of the plans is legal or their
+  /// core is unknown. Leaves out plans that could only be compiled whole.
   void forGuesses(const PlanSet &set, llvm::ArrayRef<int64_t> inner, const std::optional<PlanCore> &core,
                   llvm::function_ref<void(const PlanGuess &, const PlanNumbers &)> use);
   /// The roots of a search that opens sets: all sets, and as probes the plans with the best estimates.
@@ -91,7 +92,7 @@ public:
   }
   const Plan &triedPlan(size_t id) const { return tried.at(id); }
   const std::set<std::string> &textsOfTried() const { return triedTexts; }
-  /// Why no plan was legal: "; the first was refused: ...", or an empty text.
+  /// Returns why no plan was legal: "; the first was refused: ...", or an empty text.
   std::string firstRefusal() const;
 
   PlanCounts counts;
@@ -109,7 +110,7 @@ private:
   std::set<std::string> inHeap; ///< the plans that opened sets have added
   std::map<size_t, Plan> tried; ///< by node
   std::set<std::string> triedTexts;
-  std::string unlike;    ///< why flags were refused that cannot be combined (the first time)
+  std::string unlike;    ///< why flags that cannot be combined were refused (the first time)
   bool isUneven = false; ///< the ranks and microbatches of some plan do not divide the sequences of a step
 };
 

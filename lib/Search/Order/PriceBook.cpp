@@ -82,8 +82,8 @@ bool PriceBook::isRefused(const Plan &plan) const {
   return refused && *refused;
 }
 
-/// Compiles the plan with only those tactics that split layers, and records whether it was refused. Other plans with
-/// this split are then not compiled at all. A plan without axes has no split.
+/// Compiles the plan with only those tactics that split layers, and records whether this plan was refused. Other plans
+/// with the same split are then not compiled at all. A plan without axes has no split.
 int PriceBook::noteRefused(const Plan &plan) {
   PlanCore split = splitOf(plan, problem.batch);
   auto [it, isNew] = refusedSplits.try_emplace(split.key(), false);
@@ -107,7 +107,7 @@ PlanTrial PriceBook::trialOf(size_t id) const {
   return it != whole.end() && it->second ? *it->second : trials.at(id);
 }
 
-/// The result is kept, also if the plan was refused. The node's text then shows the layers of its stages.
+/// Keeps the result, even if the plan was refused. Afterwards the node's text shows the layers of its stages.
 bool PriceBook::compileWhole(FoundPlan &plan) {
   auto it = whole.find(plan.node.id);
   if (it == whole.end()) {
@@ -122,8 +122,8 @@ bool PriceBook::compileWhole(FoundPlan &plan) {
   return it->second.has_value();
 }
 
-/// Begins only after the same plan has been the best for a few rounds and no other plan can be much better. A new
-/// leader cancels the compile of the previous one.
+/// Begins only after the same plan has been the best for a few rounds and no other plan can be much better. If another
+/// plan becomes the best, cancels the compile of the previous one.
 void PriceBook::compileAhead(const FoundPlan &best, double bound) {
   constexpr int patience = 4;
   if (leader != best.node.id) {

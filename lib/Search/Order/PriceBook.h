@@ -9,8 +9,9 @@ namespace pc {
 
 /// Keeps the prices of cores, tasks and plans, and lets workers compile the missing ones.
 ///
-/// Input: jobs, and plans to price. Result: prices by the key of a core or of tasks, and by the node of a plan. Cores
-/// that are bounds for others are also reported to PlanBounds. Invariant: a known price is never computed again.
+/// Input: jobs, and plans to price. Result: prices by the key of a core or of tasks, and by the node of a plan. The
+/// prices of cores that bound other plans are also reported to PlanBounds. Invariant: a known price is never computed
+/// again.
 class PriceBook {
 public:
   /// Workers compile while `goesOn`, which several threads call, returns true.
@@ -24,27 +25,28 @@ public:
   /// Runs jobs, by key, and records the prices of cores and tasks.
   void run(std::map<std::string, PlanJob> &jobs);
 
-  /// Whether it is known that the plan's ranks cannot split layers in this way. This is known only if plans are
+  /// Whether it is known that the plan's ranks cannot split layers as the plan says. This is known only if plans are
   /// compiled whole.
   bool isRefused(const Plan &plan) const;
   /// Finds out whether a plan was refused because of the way in which it splits layers. Returns the number of programs
   /// that were compiled.
   int noteRefused(const Plan &plan);
-  /// Records the price of a node's plan.
+  /// Records the price of the plan of node `id`.
   void setTrial(size_t id, const ComposedPlan &priced);
-  /// The seconds and bytes of a node's plan, from its whole compile if there was one.
+  /// Returns the seconds and bytes of the plan of node `id`. They are from its whole compile if there was one.
   PlanTrial trialOf(size_t id) const;
-  /// Compiles a plan whole, once, which may change its price. Returns false if the plan is refused or the search
+  /// Compiles a plan whole, at most once, and updates its price. Returns false if the plan is refused or the search is
   /// interrupted.
   bool compileWhole(FoundPlan &plan);
-  /// Begins to compile the best composed plan whole, during the search, if it will probably stay the best. `bound` is a
+  /// Begins, during the search, to compile the best composed plan whole if it will probably stay the best. `bound` is a
   /// lower bound on the cost of the remaining plans.
   void compileAhead(const FoundPlan &best, double bound);
   bool isWhole(size_t id) const { return whole.count(id); }
   int64_t numWhole() const { return std::ssize(whole); }
   int64_t numTrials() const { return std::ssize(trials); }
   int64_t numRefused() const;
-  /// Prices plans that are not nodes. A plan has no price if it is not legal, or if the search ended before.
+  /// Prices plans that are not nodes. A plan has no price if it is not legal, or if the search ended before it was
+  /// priced.
   std::vector<std::optional<PlanTrial>> priceAll(llvm::ArrayRef<Plan> plans);
 
   std::optional<PlanWorkers> workers;

@@ -19,7 +19,7 @@ static constexpr StringLiteral choices[] = {"",
                                             "states,parameters",
                                             "states,parameters,activations"};
 
-/// The flag's value for `choice`, with the space that the target has.
+/// Returns the flag's value for `choice`, with the space in which the target keeps such values.
 static std::string flagOf(StringRef choice, const CompileOptions &options) {
   std::string text;
   SmallVector<StringRef> kinds;
@@ -54,7 +54,7 @@ static CompileOptions optionsWith(StringRef choice, const CompileOptions &option
 
 namespace {
 
-/// Tries choices. State: the cheapest one that fits, and why the first one does not.
+/// Tries choices. State: the cheapest choice that fits, and the reason why the first one does not fit.
 class OffloadChooser {
 public:
   OffloadChooser(ModuleOp model, Phase from, const CompileOptions &options, const MachineModel &machine,
@@ -86,15 +86,16 @@ public:
     }
   }
 
-  /// Whether no later choice can be cheaper. This is the case if the last one fits and recomputes nothing, because more
-  /// carries then save nothing. Plans that a search would find for later choices are not considered.
+  /// Whether no later choice can be cheaper. This is the case if the last choice fits and recomputes nothing, because
+  /// moving more values off the device then saves nothing. Plans that a search would find for later choices are not
+  /// considered.
   bool isDone() const { return last && (last->search.isOn || chosen.empty()) && !last->plan.find<RecomputeTactic>(); }
 
   std::optional<CompileOptions> best, last;
   std::string chosen, refusal;
 
 private:
-  /// The seconds of a completed plan; std::nullopt if it does not fit. A search has priced its plan already.
+  /// Returns the seconds of a completed plan; std::nullopt if it does not fit. A search has already priced its plan.
   std::optional<double> secondsOf(const CompileOptions &one, std::string &why) {
     if (one.searched)
       return one.searched->getArray("candidates")->front().getAsObject()->getNumber("step_seconds");

@@ -1,8 +1,8 @@
 //===- ChooseRecompute.cpp - The cheapest recomputation that fits a memory limit -----------===//
 // Compiles the program up to its arenas with one choice after another, so a plan that fits is never an estimate. A
 // layer keeps everything, is recomputed selectively, or is recomputed in full. The layers of a stage become selective
-// one by one, the first layers first (their values live longest), then full, until the stage fits. Then layers that
-// need not be selective keep everything again.
+// one by one, the first layers first, because their values live longest. Then they become full in the same order, until
+// the stage fits. Then layers that need not be selective keep everything again.
 //===-----------------------------------------------------------------------------===//
 #include "ChooseRecompute.h"
 
@@ -99,8 +99,9 @@ private:
     return tactics;
   }
 
-  /// Calls `visit` for every matrix product of the forward passes in `body`, with its layer and chunk. Smaller ops are
-  /// left out, because an op with the name of one layer may be in the chunk of another layer whose ops read it.
+  /// Calls `visit` for every matrix product of the forward passes in `body`, with the layer and the chunk of the
+  /// product. Smaller ops are left out, because an op with the name of one layer may be in the chunk of another layer
+  /// whose ops read it.
   static void visitLayers(Block &body, llvm::function_ref<void(StringRef, int64_t)> visit) {
     int64_t chunk = 0;
     bool forward = true;
@@ -209,8 +210,8 @@ private:
       levels[layer] = int(i) < choice.full ? Full : int(i) < choice.full + choice.selective ? Selective : Keep;
   }
 
-  /// Finds for every stage the smallest position in (lo, hi] at which it fits. It is known to fit at hi, and not to fit
-  /// at lo (unless lo is -1).
+  /// Finds for every stage the smallest position in (lo, hi] at which the stage fits. The caller knows that the stage
+  /// fits at hi, and that it does not fit at lo (unless lo is -1).
   pcrt_status bisect(ArrayRef<SmallVector<int>> stages, SmallVector<int> lo, SmallVector<int> &hi,
                      llvm::function_ref<Choice(int stage, int position)> choiceOf) {
     while (true) {

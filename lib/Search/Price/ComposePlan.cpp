@@ -41,8 +41,8 @@ std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::st
   return priceProgram(*few.take(program.layers, program.sequences), one, machine, refusal, goesOn, asked);
 }
 
-/// Prices two programs that differ only in their number of layers. If there is a sharer, another thread may do the
-/// second one. If one of them is refused, the other is not needed.
+/// Prices two programs that differ only in their number of layers. If there is a sharer, another thread may price the
+/// second program. If one of them is refused, the other is not needed.
 Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &b, std::string &refusal) {
   BothPrices both;
   std::string whyNotB;
@@ -69,12 +69,13 @@ Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &
   return both;
 }
 
-/// The numbers of layers from which all other numbers are extrapolated. They are large enough that the neighbours of a
-/// layer, and their buckets, are as in the whole model. For cores only the time of a layer is needed, so one layer with
-/// neighbours on both sides is enough.
+/// The numbers of layers from which prices for all other numbers are extrapolated. With so many layers, the neighbours
+/// of a layer, and their buckets, are as in the whole model. For cores only the time of a layer is needed, so one layer
+/// with neighbours on both sides is enough.
 static constexpr int64_t fewer = 3, more = 5, fewerOfCore = 2, moreOfCore = 3;
 
-/// Two small programs give the time of a layer and of the rest. The time of the layers is their difference per layer.
+/// Two small programs give the time of a layer and of the rest: the time of a layer is the difference of the programs,
+/// divided by the difference of their numbers of layers.
 CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   CorePrice result;
   result.hasData = PlanNumbers(core.plan, context).hasData();
@@ -177,7 +178,7 @@ public:
              const ProgramPrice &ofB)
       : schedule(schedule), small(std::move(small)), a(a), b(b), ofA(ofA), ofB(ofB) {}
 
-  /// Maps a chunk of the full pipeline to the chunk of the small pipeline that stands for it: it is on the
+  /// Maps a chunk of the full pipeline to the chunk of the small pipeline that stands for it. That chunk is on the
   /// corresponding stage, after the same number of other chunks.
   int role(const Problem &problem, int chunk) const {
     int stage = problem.stageOf[chunk], like = stageLike(stage, problem.stages, small.stages);
@@ -219,11 +220,12 @@ public:
     };
     return interpolate(layers, a, all(ofA), b, all(ofB));
   }
-  /// Seconds of a step: those of its tasks, and of the sums of gradients and the optimizer that follow them on each
-  /// stage. `rest` has the other seconds of small steps; it is empty while these are being computed.
+  /// Returns the seconds of a step: those of its tasks, and of the sums of gradients and the optimizer that follow the
+  /// tasks on each stage. `rest` has the other seconds of small steps; it is empty while these are being computed.
   std::optional<double> stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
                                     ArrayRef<int64_t> layers, std::optional<double> rest = {}) const;
-  /// Seconds of a step outside its tasks: by how much the steps of the small pipelines are longer than their tasks.
+  /// Returns the seconds of a step outside its tasks, which are the seconds by which the steps of the small pipelines
+  /// are longer than their tasks.
   std::optional<double> rest(double layers) const;
 
 private:

@@ -58,8 +58,8 @@ void PlacedLayers::place(BySequences &known, const CompileOptions &options, int6
   });
 }
 
-/// A program for another number of sequences is the placed one with resized dims, if the placements for fewer and for
-/// more sequences have the same form. Otherwise places a program for exactly these sequences.
+/// If the placements for fewer and for more sequences have the same form, returns the placed program with resized dims.
+/// Otherwise places a program for exactly these sequences.
 OwningOpRef<ModuleOp> PlacedLayers::take(const CompileOptions &options, int64_t layers, int64_t sequences) {
   const Plan &plan = options.plan;
   if (sequences % plan.microbatches)

@@ -1,7 +1,7 @@
 //===- PlacedLayers.h - Few layers, placed once for all batches ------------------------------===//
-// Placement takes most of the time of a small compile, and the result is usually the same for all numbers of sequences
-// that the axes divide. However, the number can decide whether activations or gradients are smaller, and therefore
-// which of them are sent. So a program is placed for few and for many sequences. If both have the same placement, it is
+// Placement takes most of the time of a small compile, and it is usually the same for all numbers of sequences that the
+// axes divide. However, the number can decide whether activations or gradients are smaller, and therefore which of them
+// are sent. So a program is placed for few and for many sequences. If both have the same placement, this placement is
 // used for all numbers in between (except in grids).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H

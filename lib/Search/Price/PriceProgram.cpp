@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// Returns the machine with moves that take no time, and with memory traffic that takes no time if `fastMemory`.
+/// Returns the machine with moves that take no time. If `fastMemory` is true, memory traffic takes no time either.
 static MachineModel without(const MachineModel &machine, bool fastMemory) {
   MachineModel fast = machine;
   fast.node = fast.network = {1e30, 0};
@@ -33,7 +33,7 @@ static MachineModel without(const MachineModel &machine, bool fastMemory) {
   return fast;
 }
 
-/// Adds a microbatch to a step, whose program is the same for any number of microbatches.
+/// Adds a microbatch to a step. The program of a step is the same for any number of microbatches.
 static void addMicrobatch(ModuleOp planned) {
   planned.walk([&](AccumulateOp accumulate) {
     for (Value input : llvm::SmallSetVector<Value, 4>(accumulate.getInputs().begin(), accumulate.getInputs().end())) {
@@ -119,7 +119,7 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
   });
 }
 
-/// Counts the ops of tasks, as if written out, and the other ops.
+/// Counts the ops of tasks, as if the tasks were written out, and the other ops.
 static void countOps(ModuleOp staged, ProgramPrice &price) {
   auto opsIn = [](Block &block) {
     double ops = 0;
@@ -301,8 +301,7 @@ std::vector<ProgramPrice> pc::priceProgramOn(ArrayRef<MachineModel> machines, Mo
   return all;
 }
 
-/// Compiles the model to a step on one device, with the flags of precision that the user gave, since they decide the
-/// bytes.
+/// Compiles the model to a step on one device. Uses the user's flags of precision, since they decide the bytes.
 pcrt_status pc::readWork(ModuleOp model, const CompileOptions &options, StepWork &work) {
   OwningOpRef<ModuleOp> step(model.clone());
   CompileOptions alone = options;

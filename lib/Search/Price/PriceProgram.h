@@ -38,21 +38,21 @@ struct ProgramPrice {
   std::map<std::pair<TaskKind, int64_t>, TaskSeconds> taskSeconds;
 };
 
-/// Selects figures that take long to compute.
+/// Says which figures to compute, among those that take long.
 struct AskedOfPrice {
   bool parts = true;  ///< the parts of `trial`, which need two more simulations
   bool memory = true; ///< `memory`
 };
 
 /// Compiles `model`, which it changes, with the plan of `options`, without messages, verifiers, timing or a search.
-/// Returns std::nullopt if the plan is refused, and then writes the first error to `refusal`, if that is empty. Also
-/// returns std::nullopt if `goesOn`, which is called before each phase, returns false. `from`: the phase of the
-/// program, if it is not `model`.
+/// `from` is the phase of the program. If the plan is refused, returns std::nullopt and writes the first error to
+/// `refusal`, unless it already holds one. `goesOn` is called before each phase; if it returns false, the result is
+/// also std::nullopt.
 std::optional<ProgramPrice> priceProgram(
     mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine, std::string &refusal,
     llvm::function_ref<bool()> goesOn = [] { return true; }, AskedOfPrice asked = {}, Phase from = Phase::Model);
 
-/// Compiles `model` to the placed phase, in the same way. Returns false if the plan is refused.
+/// Compiles `model` to the placed phase like priceProgram. Returns false if the plan is refused.
 bool placeProgram(mlir::ModuleOp model, const CompileOptions &options);
 
 /// Prices a program on several machines with one compile, without the parts of `trial`, and without cores. Returns an

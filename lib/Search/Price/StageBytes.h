@@ -1,7 +1,7 @@
 //===- StageBytes.h - Bytes of a pipeline's stages, from a small pipeline --------------------===//
-// Only the order of tasks determines which values are in an arena at the same time. The planned programs of a small
+// The order of tasks alone determines which values are in an arena at the same time. The planned programs of a small
 // pipeline say which bytes a task allocates, and which later task frees them, for the first, a middle and the last
-// microbatch. With this, the order of a stage of the whole pipeline is replayed.
+// microbatch. From these bytes, the order of a stage of the whole pipeline is replayed.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_STAGEBYTES_H
 #define PC_LIB_SEARCH_PRICE_STAGEBYTES_H
@@ -24,14 +24,16 @@ public:
   StageBytes(const pipeline::Problem &small, int64_t a, llvm::ArrayRef<TaskMemory> ofA, int64_t b,
              llvm::ArrayRef<TaskMemory> ofB);
 
-  /// A lower bound for the bytes that a stage's tasks keep at once, from the bytes that a layer of the small pipeline's
-  /// first chunk adds. `withOwn` also counts values that live in only one task. `gradientShare` is the share of summed
-  /// gradients on a rank. `untilLast` counts only until the first backward pass of the last microbatch has ended.
+  /// Returns a lower bound for the bytes that a stage's tasks keep at once. It follows from the bytes that a layer of
+  /// the small pipeline's first chunk adds. If `withOwn` is true, also counts values that live in only one task.
+  /// `gradientShare` is the share of summed gradients on a rank. If `untilLast` is true, counts only until the first
+  /// backward pass of the last microbatch has ended.
   double ofLayers(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks,
                   llvm::ArrayRef<int64_t> layers, bool withOwn, double gradientShare, bool untilLast) const;
 
-  /// Bytes of a stage's arena. `like` is the stage of the small pipeline that stands for it, and `chunkLike` has the
-  /// same for its chunks. `layers` are the layers of each chunk of the whole problem.
+  /// Returns the bytes of a stage's arena. `like` is the stage of the small pipeline that stands for this stage, and
+  /// `chunkLike` has the corresponding chunk for each of its chunks. `layers` are the layers of each chunk of the whole
+  /// problem.
   double arena(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, int like,
                llvm::function_ref<int(int)> chunkLike, llvm::ArrayRef<int64_t> layers) const;
 
@@ -52,11 +54,11 @@ private:
   };
   /// Bytes, with `a` and with `b` layers.
   using Bytes = std::array<double, 2>;
-  /// The bytes that a task, or the time before or after all tasks, allocates: those that it frees again, and those that
-  /// live longer.
+  /// The bytes that are allocated by a task, or by the ops before or after all tasks: those that are freed again within
+  /// it, and those that live longer.
   struct Stretch {
     Bytes own = {};
-    std::map<End, Bytes> kept; ///< bytes that it allocates and does not free
+    std::map<End, Bytes> kept; ///< bytes that live longer, by their ends
   };
   enum Microbatch : uint8_t { First, Middle, LastOne };
   /// The known bytes of one stage of the small pipeline.
@@ -74,7 +76,7 @@ private:
   /// How `most` walks along the tasks of a stage.
   struct Walk {
     const Stretch *before = nullptr, *after = nullptr; ///< before and after all tasks; null: nothing
-    bool ownChunks = false;                            ///< values end in their own chunk
+    bool ownChunks = false;                            ///< values end in the chunk in which they begin
     bool untilLast = false; ///< until the first backward pass of the last microbatch has ended
   };
   /// Walks along the tasks of a stage and returns the most bytes that are alive at once. `stretchOf` returns the bytes

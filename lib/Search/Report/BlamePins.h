@@ -22,7 +22,7 @@ struct SmallPlan {
 };
 
 /// Finds each given flag without which `fitting` finds a plan that fits. If there is no such flag, finds out whether a
-/// plan fits without all of them.
+/// plan fits if all given flags are left out.
 std::string blamePins(const AutoOptions &given,
                       llvm::function_ref<std::optional<SmallPlan>(const AutoOptions &pins)> fitting);
 

@@ -22,8 +22,9 @@ struct OtherMachine {
 /// Returns machines with one figure halved or doubled, for each figure that matters to `ranks` ranks.
 std::vector<OtherMachine> otherMachines(const MachineModel &machine, int64_t ranks);
 
-/// Seconds of a step on each machine; empty if the plan is refused. If `few` is not null, the plan is composed from
-/// programs of few layers, which are compiled once. If `callsTasks` is true, the whole program's tasks are functions.
+/// Returns the seconds of a step on each machine, or an empty list if the plan is refused. If `few` is not null, the
+/// plan is composed from programs of few layers, which are compiled once. If `callsTasks` is true, the whole program's
+/// tasks are functions.
 std::vector<double> secondsOn(llvm::ArrayRef<MachineModel> machines, mlir::ModuleOp model, const FewLayers *few,
                               const CompileOptions &options, const Plan &plan, bool callsTasks);
 

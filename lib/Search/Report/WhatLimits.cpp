@@ -33,7 +33,7 @@ std::string pc::textOf(const StrategyFlags &flags, const std::string &name) {
 // Choices on other machines
 //===---------------------------------------------------------------------------===//
 
-/// A first-order estimate: the part that depends on the figure gets longer or shorter. It ignores hidden moves.
+/// Returns a first-order estimate: the part that depends on the figure gets longer or shorter. It ignores hidden moves.
 static double expected(const PlanTrial &trial, const OtherMachine &other) {
   double part = other.figure == "products" ? trial.products - trial.waits
                 : other.figure == "memory" ? trial.seconds - trial.products - trial.moves
@@ -41,8 +41,8 @@ static double expected(const PlanTrial &trial, const OtherMachine &other) {
   return trial.seconds + part * (1 / other.times - 1);
 }
 
-/// Takes the plans with the best estimates on each machine, at most three per machine and of different forms, and
-/// always the chosen plan.
+/// Returns the plans with the best estimates on each machine, at most three per machine and of different forms. The
+/// chosen plan is always among them.
 std::vector<const FoundPlan *> pc::worthPricing(llvm::ArrayRef<FoundPlan> fitting,
                                                 llvm::ArrayRef<OtherMachine> machines) {
   constexpr size_t ofEach = 3; // plans per machine

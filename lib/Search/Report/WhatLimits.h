@@ -21,7 +21,7 @@ struct WhatLimits {
     FoundPlan plan;
     double seconds, chosenSeconds; ///< on that machine: seconds of that plan and of the chosen plan
   };
-  /// The choice with this much memory per rank, or with less.
+  /// The choice if a rank has this much memory, or less.
   struct WithMemory {
     int64_t bytes;
     FoundPlan plan;
@@ -43,17 +43,17 @@ struct WhatLimits {
 /// A flag as it was given: "--zero=1".
 std::string textOf(const StrategyFlags &flags, const std::string &name);
 
-/// Returns the plans that are worth pricing on other machines, according to the estimated seconds of their parts there.
-/// The chosen plan comes first.
+/// Returns the plans that are worth pricing on other machines. Estimates of the seconds of their parts on these
+/// machines decide. The chosen plan comes first.
 std::vector<const FoundPlan *> worthPricing(llvm::ArrayRef<FoundPlan> fitting, llvm::ArrayRef<OtherMachine> machines);
 
-/// The fastest plan on each machine on which it is not the chosen one. `seconds` has, for each of `plans`, the seconds
-/// on this machine and on each of `machines`; empty: not known.
+/// Returns, for each machine on which another plan than the chosen one is the fastest, that plan. `seconds` has, for
+/// each of `plans`, the seconds on this machine and on each of `machines`; a list is empty if they are not known.
 std::vector<WhatLimits::OnOther> changesOn(llvm::ArrayRef<OtherMachine> machines,
                                            llvm::ArrayRef<const FoundPlan *> plans,
                                            llvm::ArrayRef<std::vector<double>> seconds);
 
-/// The choices if there is less memory than the chosen plan needs, from more memory to less.
+/// Returns the choices for less memory than the chosen plan needs, from more memory to less.
 std::vector<WhatLimits::WithMemory> withLess(const FoundPlan &chosen, llvm::ArrayRef<FoundPlan> others);
 
 /// "58.2 GiB"

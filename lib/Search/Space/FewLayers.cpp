@@ -1,6 +1,6 @@
 //===- FewLayers.cpp - A model with fewer of its layers ------------------------------------===//
-// Names of ops give their layers. All layers of a chain must compute the same, and read only the value of the layer
-// before them; then the last layers can be removed.
+// Names of ops give their layers. All layers of a chain must compute the same, and read only the value of the previous
+// layer. Then the last layers can be removed.
 //===---------------------------------------------------------------------------------------===//
 #include "FewLayers.h"
 
@@ -98,8 +98,8 @@ std::vector<LayerChain> findChains(ModuleOp model) {
   return chains;
 }
 
-/// The attributes that say what an op computes, which are equal in all layers. They leave out the number of the layer
-/// and the source of random words. For a parameter, they say whether it is trained.
+/// Returns the attributes that say what an op computes, which are equal in all layers. The number of the layer and the
+/// source of random words are left out. For a parameter, the attributes say whether it is trained.
 DictionaryAttr computes(Operation *op) {
   NamedAttrList attributes(op->getAttrDictionary());
   if (auto parameter = dyn_cast<ParameterOp>(op)) {

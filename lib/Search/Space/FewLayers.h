@@ -1,6 +1,6 @@
 //===- FewLayers.h - A model with fewer of its layers --------------------------------------===//
 // Input: a model program. Result: the same model with any number of its layers and any number of sequences. Invariant:
-// layers are equal except for their weights, so that seconds and bytes of a step are affine in their number.
+// layers are equal except for their weights, so seconds and bytes of a step are affine in the number of layers.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_FEWLAYERS_H
 #define PC_LIB_SEARCH_SPACE_FEWLAYERS_H
@@ -27,7 +27,8 @@ public:
   int64_t layersOfChains() const;
   /// Bytes of the value that a layer passes to the next one.
   double layerBytes() const;
-  /// Bytes of each parameter of a layer that is trained, and of all of them together.
+  /// Returns the bytes of each trained parameter of a layer (`layerParameters`), or of all of them together
+  /// (`layerParameterBytes`).
   llvm::SmallVector<double> layerParameters() const;
   double layerParameterBytes() const;
   /// Builds the model with `layers` of its layers, at least one, and a batch of `batch` sequences.

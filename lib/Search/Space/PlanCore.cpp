@@ -28,8 +28,8 @@ static int64_t sequenceRanks(const Plan &plan) {
   return ranks;
 }
 
-/// Removes the outer axes, which divide only sequences or layers, with their tactics. The batch is the part of a
-/// microbatch that the remaining ranks have.
+/// Removes the outer axes, which divide only sequences or layers, and the tactics of these axes. The batch of the core
+/// is the part of a microbatch that the remaining ranks have.
 PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) {
   PlanCore core;
   std::set<std::string> outer, data;
@@ -72,7 +72,7 @@ static int64_t takeAxis(Plan &plan, StringRef axis) {
   return size;
 }
 
-/// A form of tensor parallelism with a data axis becomes its form without one (`besides`).
+/// Replaces a form of tensor parallelism that has a data axis by the same form without one (`besides`).
 Plan pc::withoutInnerData(Plan plan, int64_t &ranks) {
   for (Tactic &tactic : plan.tactics) {
     const TacticInfo *row = tactic.info();

@@ -8,7 +8,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// The text of the tactics that work over no axis, except the pass `without`, and offload, which bounds leave out.
+/// Returns the text of the tactics that work over no axis. Leaves out the pass `without`, and offload, which bounds do
+/// not count.
 static std::string aloneOf(const Plan &plan, StringRef without = "") {
   std::string text;
   for (const Tactic &tactic : plan.tactics)

@@ -1,6 +1,6 @@
 //===- PlanNumbers.h - The numbers of a plan that bounds depend on ------------------------===//
 // Input: one plan of a family, then sizes of axes and microbatches. Result: the numbers that bounds read, without text.
-// Invariant: after `resize` they equal the PlanNumbers of the resized plan.
+// Invariant: after `resize`, the numbers equal the PlanNumbers of the resized plan.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
 #define PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
@@ -26,7 +26,7 @@ public:
   const pipeline::NamedSchedule *schedule = nullptr;
   std::string layers; ///< layers of stages, as given by the flag
   std::string alone;  ///< tactics that every rank follows by itself, as text
-  std::string kept;   ///< the same without recomputation
+  std::string kept;   ///< the text of `alone` without recomputation
   // Different from plan to plan of the family.
   int64_t microbatches = 1;
   PlanShape shape;
@@ -44,8 +44,8 @@ public:
   bool hasData() const { return dataBits; }
   uint32_t dataBits = 0, summingBits = 0; ///< bit sets of `dataAxes` and `summingAxes`
 
-  /// Bytes that a data rank sends for the parameters: for the sums of their gradients, if none are sent before the last
-  /// microbatch, and for a gather, if they are gathered once per step.
+  /// The bytes that a data rank sends for the parameters. They are for the sums of gradients, if none are sent before
+  /// the last microbatch, and for a gather, if parameters are gathered once per step.
   struct DataBytes {
     double sums = 0, gather = 0;
   };
@@ -61,7 +61,7 @@ private:
   llvm::SmallVector<Axis, 6> axes;
 };
 
-/// Seconds of a gather over axes of the plan's mesh: the latency, and the seconds per byte.
+/// Returns the seconds of a gather over axes of the plan's mesh: the latency, and the seconds per byte.
 std::pair<double, double> gatherSeconds(const PlanNumbers &plan, llvm::ArrayRef<mlir::StringAttr> axes,
                                         const MachineModel &machine);
 

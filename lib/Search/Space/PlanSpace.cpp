@@ -67,8 +67,8 @@ std::optional<Refusal> PlanSpace::checkFree(const MeshForm &given) const {
   return std::nullopt;
 }
 
-/// Reads --mesh and --auto. Without a mesh, the forms of meshes follow from the tactics' axes; with one, it is the only
-/// form. An axis `?` gets its size from the search.
+/// Reads --mesh and --auto. Without --mesh, the forms of meshes follow from the tactics' axes; with it, the given mesh
+/// is the only form. An axis `?` gets its size from the search.
 std::optional<Refusal> PlanSpace::read() {
   MeshForm given;
   std::string mesh = search.pins.text("mesh"), why;
@@ -111,8 +111,8 @@ static bool isImplied(StringRef axis) {
   return planFromFlags(flags, why, status).has_value();
 }
 
-/// Adds the meshes of the tactics' default axes, outermost first, and those with the axes of a grid instead of one of
-/// them.
+/// Adds the meshes of the tactics' default axes, outermost first, and the meshes in which the axes of a grid replace
+/// one of these axes.
 void PlanSpace::addForms() {
   SmallVector<std::string> axes;
   for (const TacticInfo &row : tactics())
@@ -155,13 +155,14 @@ void PlanSpace::vary(std::vector<StrategyFlags> &ways, const TacticFlag &flag) c
     }
 }
 
-/// Returns true if a tactic determines how ranks split a layer, and not only how many layers or sequences they have.
+/// Returns true if a tactic determines how ranks split a layer. Other tactics only determine how many layers or
+/// sequences a rank has.
 static bool splitsLayers(const TacticInfo &row) {
   return row.phase == Phase::Placed && !row.shardsParameters && !row.splitsBatch;
 }
 
-/// The mesh as text, such as "dp=2,tp=4". A size that the family leaves open comes from `sizes`. If `sizes` is empty,
-/// it is 2.
+/// Returns the mesh as text, such as "dp=2,tp=4". A size that the family leaves open comes from `sizes`, or is 2 if
+/// `sizes` is empty.
 static std::string meshText(const PlanFamily &family, ArrayRef<int64_t> sizes = {}) {
   std::string mesh;
   for (auto [i, axis] : llvm::enumerate(family.axes)) {
@@ -205,7 +206,7 @@ static std::set<std::string> innerAxes(const Plan &plan) {
   return inner;
 }
 
-/// Adds the sets of a form whose axes are those in the bits of `present` and those with sizes.
+/// Adds the sets of a form for one choice of its axes: those whose bits are set in `present`, and those with sizes.
 void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const {
   PlanFamily base;
   int64_t fixed = 1;
@@ -267,8 +268,8 @@ void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<Plan
   }
 }
 
-/// Varies the flags that do not decide how layers are split. Plans that are the same for all settings of a flag count
-/// once.
+/// Varies the flags that do not decide how layers are split. If several settings of a flag give the same plans, they
+/// count once.
 void PlanSpace::addFamilies(PlanSet &set, const StrategyFlags &flags, const PlanFamily &base,
                             std::string &refusal) const {
   std::vector<StrategyFlags> ways{flags};
@@ -303,7 +304,8 @@ std::vector<PlanSet> PlanSpace::sets(std::string &refusal) const {
   return all;
 }
 
-/// All ways to write `n` as a product of `count` factors, in lexical order; `isGood` holds for all but the last.
+/// Returns all ways to write `n` as a product of `count` factors, in lexical order. `isGood` must hold for all factors
+/// but the last.
 static std::vector<SmallVector<int64_t>>
 /// Recursion over the first factor, whose candidates are the divisors of `n`.
 factorizations(int64_t n, size_t count, llvm::function_ref<bool(int64_t)> isGood = [](int64_t) { return true; }) {
@@ -349,8 +351,7 @@ std::vector<AxisSizes> PlanSpace::innerSizes(const PlanSet &set) const {
   return all;
 }
 
-/// The sizes of a set's axes are given. The remaining ranks are divided among the family's other axes in all possible
-/// ways.
+/// The sizes of a set's axes are given. Divides the remaining ranks among the family's other axes in all possible ways.
 std::vector<AxisSizes> PlanSpace::sizes(const PlanFamily &family, const PlanSet &set, ArrayRef<int64_t> inner) const {
   AxisSizes sizes;
   int64_t known = 1;
@@ -374,7 +375,7 @@ std::vector<AxisSizes> PlanSpace::sizes(const PlanFamily &family, const PlanSet 
   return all;
 }
 
-/// All divisors of the batch up to 1024, if the number is searched.
+/// Returns all divisors of the batch up to 1024, if the number of microbatches is searched.
 SmallVector<int64_t> PlanSpace::microbatches() const {
   SmallVector<int64_t> all{search.pins.number("microbatches", Plan().microbatches)};
   if (search.pins.given("microbatches") || !isFree("microbatches") || mixesSequences)

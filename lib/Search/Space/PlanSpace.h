@@ -21,7 +21,7 @@ struct PlanFamily {
   Plan plan;                                               ///< one of the plans
 };
 
-/// Families that split layers in the same way, over the same axes. They may have other axes, which divide layers or
+/// Families that split layers in the same way, over the same axes. A family may have more axes, which divide layers or
 /// sequences.
 struct PlanSet {
   PlanFamily base;     ///< has only the axes and flags that the set needs
@@ -30,7 +30,7 @@ struct PlanSet {
   std::vector<PlanFamily> families;
 };
 
-/// The space of plans, as flags: the given ones, and for the others all values in the rows of the tactics.
+/// The space of plans, in terms of flags: the given flags, and for other flags all values in the rows of the tactics.
 class PlanSpace {
 public:
   /// `knowsDims` says whether tactics know the names of the model's dims, and `hasExperts` whether the model has a

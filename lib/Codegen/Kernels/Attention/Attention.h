@@ -13,8 +13,8 @@
 
 namespace pc::kernels {
 
-/// o and q: [batch, s, heads, groups, d]; k, v: [batch, t, heads, d]. All sizes in elements. In packed attention, q, k
-/// and v are parts of [batch, s, heads, groups + 2, d], and so are their gradients.
+/// The shapes are o and q: [batch, s, heads, groups, d]; k and v: [batch, t, heads, d]. All sizes are in elements. In
+/// packed attention, q, k and v are parts of [batch, s, heads, groups + 2, d], and so are their gradients.
 struct AttentionShape {
   int64_t batch, s, t, heads, groups, d;
   int64_t perHead, perKey; ///< strides between key/value heads in a row of q, and of k and v
@@ -55,20 +55,20 @@ struct AttentionShape {
     }
   }
 
-  /// The addends of scores, after `count` operands.
+  /// Returns the addends of scores. They are the operand after `count` operands.
   Ptr bias(Kernel &kernel, size_t count) const { return biased ? kernel.operands[count] : Ptr(); }
-  /// The sink of query head `head` (among all), which follows `count` operands and the addends.
+  /// Returns the sink of query head `head` (among all heads). The sinks follow `count` operands and the addends.
   Num sink(Kernel &kernel, size_t count, Num head) const { return kernel.operands[count + biased].load(head); }
-  /// The starts of documents, [batch, s], which follow `count` operands, addends and sinks; and the part for batch row
-  /// `batch`.
+  /// `starts` returns the starts of documents, [batch, s], which follow `count` operands, addends and sinks. `startsOf`
+  /// returns the part for batch row `batch`.
   Ptr starts(Kernel &kernel, size_t count) const { return documented ? kernel.operands[count + biased + sunk] : Ptr(); }
   Ptr startsOf(Ptr starts, Num batch) const { return documented ? starts + batch * s : Ptr(); }
-  /// The number of keys that each query sees, if the op has this operand. It follows `count` operands, addends, sinks,
-  /// starts and the operands of dropout.
+  /// Returns the number of keys that each query sees, if the op has this operand. It follows `count` operands, addends,
+  /// sinks, starts and the operands of dropout.
   Ptr counts(Kernel &kernel, size_t count) const {
     return counted ? kernel.operands[count + biased + sunk + documented + !!drops] : Ptr();
   }
-  /// The dropout of the weights. Must be called outside of loops.
+  /// Returns the dropout of the weights. Must be called outside of loops.
   std::optional<Dropping> dropping(Kernel &kernel, size_t count) const {
     if (!drops)
       return std::nullopt;
@@ -83,10 +83,10 @@ struct AttentionShape {
   struct Score {
     Num value, slope; ///< its derivative is `scale` times `slope`, which exists only for capped scores
   };
-  /// The score of a product of a query and a key. `addend` is used if scores have one.
+  /// Returns the score for the product of a query and a key. `addend` is used if scores have addends.
   Score score(Emitter &e, Num product, Num addend) const;
-  /// The number of addends of one head, and the index of the first addend of query `row`, whose addends are in the
-  /// order of keys.
+  /// `addends` returns the number of addends of one head. `addendsAt` returns the index of the first addend of query
+  /// `row`, whose addends are in the order of keys.
   int64_t addends() const { return s + t - 1; }
   Num addendsAt(Num row) const { return (s - 1) - row; }
 
@@ -95,23 +95,23 @@ struct AttentionShape {
 
   /// Whether a window or documents hide earlier keys from a query.
   bool limits() const { return window || documented; }
-  /// The first key that query `row` sees, if there are limits. Rows after the last query count as the last one.
+  /// Returns the first key that query `row` sees, if there are limits. Rows after the last query count as the last one.
   /// `starts` has the starts of documents of this batch row, if there are any.
   Num firstSeen(Emitter &e, Num row, Ptr starts) const {
     Num first = window ? e.max(row + (1 - window), e.integer(0)) : e.integer(0);
     return documented ? e.max(first, e.extend(starts.load(e.min(row, e.integer(s - 1))))) : first;
   }
-  /// The start of the tile with the first key that any row from `first` on sees.
+  /// Returns the start of the tile with the first key that any row from `first` on sees.
   Num firstOfTile(Emitter &e, Num first, Ptr starts, int64_t tile) const {
     return limits() ? firstSeen(e, first, starts) / tile * tile : e.integer(0);
   }
-  /// The end of the queries that see any of the `count` keys from `first` on.
+  /// Returns the end of the queries that see any of the `count` keys from `first` on.
   Num lastQuery(Emitter &e, Num first, int64_t count) const {
     return window ? e.min(e.integer(s), first + (count - 1 + window)) : e.integer(s);
   }
 
-  /// The number of keys that query `row` sees. Rows after the last query count as the last one. `counts` are the key
-  /// counts of the op, if it has any.
+  /// Returns the number of keys that query `row` sees. Rows after the last query count as the last one. `counts` are
+  /// the key counts of the op, if it has any.
   Num seen(Emitter &e, Num row, Ptr counts) const {
     if (counted)
       return e.extend(counts.load(e.min(row, e.integer(s - 1))));
