@@ -12,9 +12,9 @@
 
 namespace pc {
 
-/// The order in which n blocks are processed. In a ring (`with` is null), on coordinate i of `axes`, step t works on
-/// the block of coordinate (i - t) mod n. If two axes have moves that belong to one product (`with` is the minor one),
-/// then on coordinates (i, j) step t works on the block of coordinate k with i + j + k = t mod n, for the moves over
+/// The order in which n blocks are processed. In a ring, `with` is null. On coordinate i of `axes`, step t then works
+/// on the block of coordinate (i - t) mod n. If moves over two axes belong to one product, `with` is the minor axis. On
+/// coordinates (i, j), step t then works on the block of coordinate k with i + j + k = t mod n, for the moves over
 /// either axis. In this case blocks are sent directly from their owners, because rings would need the initial skew of
 /// Cannon's algorithm, which sends more.
 struct Window {
@@ -22,7 +22,7 @@ struct Window {
   int64_t n = 0;
   bool operator==(const Window &other) const { return axes == other.axes && with == other.with; }
 
-  /// Whichever of `axes` and `with` is not `own`.
+  /// Returns the one of `axes` and `with` that is not `own`.
   mlir::ArrayAttr other(mlir::ArrayAttr own) const { return own == axes ? with : axes; }
 };
 
@@ -32,7 +32,8 @@ struct Blocked {
   int64_t dim = 0;
 };
 
-/// How an op is computed block by block: the row states which operands and results are blocked, and along which dim.
+/// Says how an op is computed block by block. The row states which operands and results are blocked, and along which
+/// dim.
 struct BlockStep {
   Window window;
   Row row;
@@ -67,7 +68,7 @@ public:
     return it == scatters.end() ? nullptr : &it->second;
   }
 
-  /// Calls `stays` for gathers that feed products, and reduce_scatters of products, that are not rewritten.
+  /// Calls `stays` for each gather that feeds a product, and each reduce_scatter of a product, that is not rewritten.
   void forStaying(llvm::function_ref<void(StayingMove)> stays) const;
 
 private:
@@ -76,8 +77,8 @@ private:
   /// Makes one round of decisions. Returns false if `met` changed, so that another round is needed.
   bool decideAll();
 
-  /// The window of a move over `axes`: a ring, or exchanges over two axes if a product also has a move over another
-  /// axis.
+  /// Returns the window of a move over `axes`: exchanges over two axes if a product also has a move over another axis,
+  /// and otherwise a ring.
   Window windowOf(mlir::Operation *move, mlir::ArrayAttr axes) const;
   Window pair(mlir::ArrayAttr a, mlir::ArrayAttr b, int64_t n) const;
 
@@ -85,7 +86,8 @@ private:
   /// the gather and discards all later decisions.
   void followGathers();
 
-  /// Returns a blocked gather that `op`, or an op in its region, does not read block by block, and that op.
+  /// Returns a blocked gather that `op`, or an op in its region, does not read block by block, and the op that reads
+  /// it.
   std::pair<AllGatherOp, mlir::Operation *> neededWhole(mlir::Operation *op) const;
 
   /// Discards the decisions for these ops.
@@ -95,11 +97,11 @@ private:
   /// recorded in `met` before.
   bool decide(mlir::Operation *op);
 
-  /// The common window of moves with both orders, if there is one and the orders differ.
+  /// Returns the window that fits moves with both orders, if there is one and the orders differ.
   std::optional<Window> common(const Window &a, const Window &b) const;
 
-  /// Records in `met` that the gathers from which the blocks of `value` come share a product with a move over
-  /// `window`'s other axis. A gather keeps its first record.
+  /// The blocks of `value` come from gathers that share a product with a move over the other axis of `window`. Records
+  /// this in `met`. A gather keeps its first record.
   void take(mlir::Value value, const Window &window);
   void take(mlir::Operation *move, mlir::ArrayAttr axes, const Window &window) {
     again |= met.try_emplace(move, window.other(axes)).second;
@@ -108,8 +110,8 @@ private:
   /// Decides ops from a reduce_scatter backwards, up to the products whose results it sums.
   void followScatter(ReduceScatterOp scatter);
 
-  /// Whether `value` can be computed block by block as `wanted`. `made` receives the ops that are needed, `found`
-  /// whether one of them is a product.
+  /// Whether `value` can be computed block by block as `wanted`. Adds the ops that are needed to `made`, and writes to
+  /// `found` whether one of them is a product.
   bool follow(mlir::Value value, const Blocked &wanted,
               llvm::SmallVectorImpl<std::pair<mlir::Operation *, BlockStep>> &made, bool &found);
 

@@ -1,7 +1,7 @@
 //===- Problem.h - The problem of scheduling moves -----------------------------------===//
-// The problem is a block as a sequence of positions, and moves that may start and end within ranges of them. The
-// solution is a list of buckets of moves with one start and one wait each (Buckets.cpp, which does not depend on IR).
-// VerifyScheduled.cpp checks the resulting program without including either.
+// The problem is a block as a sequence of positions, and moves that may start and end within ranges of these positions.
+// The solution is a list of buckets of moves with one start and one wait each (Buckets.cpp, which does not depend on
+// IR). VerifyScheduled.cpp checks the resulting program without including Problem.h or Buckets.cpp.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_PROBLEM_H
 #define PC_LIB_OVERLAP_PROBLEM_H

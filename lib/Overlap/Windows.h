@@ -12,20 +12,21 @@
 
 namespace pc {
 
-/// Attention to gathered keys and values becomes attention to one block after another; its gradient likewise.
+/// Replaces attention to gathered keys and values by attention to one block after another. Does the same for its
+/// gradient.
 llvm::LogicalResult windowAttention(mlir::func::FuncOp function, MeshAttr mesh);
 
-/// A gather or reduce_scatter over a windowed axis that is not rewritten, although a matrix product reads its result or
-/// computes its operand.
+/// A gather or reduce_scatter over a windowed axis that is not rewritten. A matrix product reads the result of the
+/// gather, or computes the operand of the reduce_scatter.
 struct StayingMove {
   MoveOpInterface move;
   mlir::Operation *product; ///< the op that prevents a window
   llvm::StringRef why;      ///< the reason, as the end of a sentence that begins with the name of `product`
 };
 
-/// Rewrites gathers that feed matrix products, and reduce_scatters of their results, over any of `axes` (or a part of
-/// one that was split in two: "tp.0"). Adds the axes of every move that it rewrites to `windowed`. Calls `stays`,
-/// before anything is written, for every other such move.
+/// Rewrites gathers that feed matrix products, and reduce_scatters of the products' results, over any of `axes` or a
+/// part of one that was split in two ("tp.0"). Adds the axes of every rewritten move to `windowed`. Calls `stays`,
+/// before anything is written, for every such move that is not rewritten.
 void windowProducts(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes,
                     llvm::SmallVectorImpl<mlir::ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays);
 

@@ -15,10 +15,10 @@
 
 namespace pc::proof {
 
-/// A value: the value of the one-device program that it equals, and the part of it that a rank has. All microbatches
-/// are computed in the same way, so `value` is the fingerprint for any microbatch, and `microbatch` is the number of
-/// this one. A value computed from several microbatches has its own fingerprint, in which each microbatch has a random
-/// factor.
+/// The state of a value: the value of the one-device program that it equals, and the part of it that a rank has. All
+/// microbatches are computed in the same way, so `value` is the fingerprint for any microbatch, and `microbatch` is the
+/// number of this one. A value computed from several microbatches has its own fingerprint, in which each microbatch has
+/// a random factor.
 struct State {
   static constexpr int ofAny = -1, ofSeveral = -2;
   Point value;
@@ -62,7 +62,7 @@ public:
     return it != whole.end() && it->second->state == state;
   }
 
-  /// The op that last wrote into the range, and the call in which it ran; two nulls if none did.
+  /// Returns the op that last wrote into the range, and the call in which this op ran. Returns two nulls if none did.
   std::pair<mlir::Operation *, mlir::Operation *> writerOf(const Range &range) const {
     auto it = held.lower_bound(range.begin);
     if (it != held.begin() && std::prev(it)->second.end > range.begin)
@@ -71,7 +71,7 @@ public:
                                                      : std::pair<mlir::Operation *, mlir::Operation *>();
   }
 
-  /// `by` is the op that wrote the bytes, and the call in which it ran.
+  /// Records a write. `by` is the op that wrote the bytes, and the call in which this op ran.
   void write(const Range &range, const State &state, std::pair<mlir::Operation *, mlir::Operation *> by = {}) {
     if (auto own = whole.find(range); own != whole.end()) {
       own->second->state = state;

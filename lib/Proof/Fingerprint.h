@@ -21,7 +21,8 @@ struct Point {
 };
 Point operator+(Point a, Point b);
 Point operator-(Point a, Point b);
-/// `number` times a point. Every finite double is an element of the field. Equal non-finite numbers have equal results.
+/// Returns `number` times a point. Every finite double is an element of the field. Equal non-finite numbers have equal
+/// results.
 Point scaled(Point point, double number);
 
 /// A 2 x 2 matrix over the same field, which represents a linear op.
@@ -29,18 +30,19 @@ struct LinearMap {
   uint64_t a, b, c, d;
 };
 Point operator*(const LinearMap &matrix, Point point);
-/// The inverse of an element of the field that is not 0.
+/// Returns the inverse of an element of the field that is not 0.
 uint64_t inverse(uint64_t x);
-/// The elementwise product, which computes the point of a product from the mapped points of its operands.
+/// Multiplies element by element. The point of a product is computed in this way from the mapped points of its
+/// operands.
 Point timesEach(Point a, Point b);
 
 /// A keyed hash of the words that were added to it, and the random points and maps drawn from it.
 class Key {
 public:
   Key() = default;
-  /// A new secret key, from which others are derived.
+  /// Returns a new secret key, from which others are derived.
   static Key drawn();
-  /// A key that is not secret.
+  /// Returns a key that is not secret.
   static Key of(llvm::StringRef seed) { return Key().add(seed); }
   Key &add(uint64_t word);
   Key &add(llvm::StringRef text);
@@ -49,7 +51,7 @@ public:
   LinearMap matrix() const { return {draw(2), draw(3), draw(4), draw(5)}; }
 
 private:
-  /// One of the random numbers that follow from the added words.
+  /// Returns one of the random numbers that follow from the added words.
   uint64_t draw(unsigned number) const;
 
   uint64_t a = 0, b = 0;

@@ -1,6 +1,7 @@
 //===- Order.h - The order of the sequence in a step program ---------------------------------===//
-// `zigzag` in pc.program permutes the sequence: tokens have another order, and so do all values that are indexed by
-// them. This check finds out whether the result is the same, from the proof's own rules and independently of pc-zigzag.
+// `zigzag` in pc.program permutes the sequence. Tokens then have another order, and so do all values that are indexed
+// by tokens. This check finds out whether the result is the same. It uses the proof's own rules and does not depend on
+// pc-zigzag.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_ORDER_H
 #define PC_LIB_PROOF_ORDER_H

@@ -16,8 +16,8 @@ namespace pc::proof {
 /// the end of another buffer. If two values overlap, the one with a lower score is more likely to be wrong.
 class Packing {
 public:
-  /// The score: 2 if the homes of all results begin at such a place, plus 1 if each home is followed directly by
-  /// another buffer or by the end of the arena.
+  /// Returns the score: 2 if the homes of all results begin at such a place, plus 1 if each home is followed directly
+  /// by another buffer or by the end of the arena.
   int fit(mlir::Operation *op);
 
 private:

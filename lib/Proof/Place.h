@@ -21,7 +21,7 @@ class Axis {
 public:
   /// Sets the mesh of the next program.
   void setMesh(MeshAttr mesh);
-  /// The product of the axes' sizes; 0 if the mesh lacks an axis.
+  /// Returns the product of the axes' sizes; 0 if the mesh lacks an axis.
   int64_t size(llvm::ArrayRef<uint8_t> axes) const;
   int64_t size(uint8_t axis) const { return sizes[axis]; }
   /// Sets `axes` to those with more than one rank, since nothing is split, summed or moved over the others. Returns
@@ -40,34 +40,34 @@ struct Placed {
   llvm::SmallVector<Where, 3> results;
   /// Pairs of operands that must be the same value of the one-device program.
   llvm::SmallVector<std::pair<unsigned, unsigned>, 2> same;
-  /// The result is the same value as the operands, with more addends of its sum or more blocks.
+  /// The result is the same value as the operands, but has more addends of its sum, or more blocks.
   bool isSame = false;
   /// The factors by which results, and operands (by number), are multiplied.
   double scale = 1;
   llvm::SmallVector<std::pair<unsigned, double>, 1> scales;
 };
 
-/// The place that `layout` describes; std::nullopt if the mesh does not have one of its axes.
+/// Returns the place that `layout` describes; std::nullopt if the mesh does not have one of its axes.
 std::optional<Where> read(const Axis &axis, PlaceAttr layout, size_t rank);
 
-/// Input: an op and the places of its operands. Result: the places of its results; if the results have no place,
-/// `wrong`, `fault` and `operand` describe the reason. It also keeps the places of the masks of rounds, which
+/// Input: an op and the places of its operands. Result: the places of its results. If the results have no place,
+/// `wrong`, `fault` and `operand` describe the reason. A Placer also keeps the places of the masks of rounds, which
 /// distinguish rounds of different blocks.
 class Placer {
 public:
   /// `isReference` is true if the program is the one-device program itself.
   Placer(const Axis &axis, bool isReference) : axis(axis), isReference(isReference) {}
 
-  /// The places of the results of any op, except leaves, ops with regions and ops that send to other stages. If the op
-  /// breaks a rule, returns std::nullopt and sets `wrong`.
+  /// Returns the places of the results of any op, except leaves, ops with regions and ops that send to other stages. If
+  /// the op breaks a rule, returns std::nullopt and sets `wrong`.
   std::optional<Placed> place(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
-  /// The place that the attributes of a leaf or an output describe; std::nullopt if they do not fit its shapes.
+  /// Returns the place that the attributes of a leaf or an output describe; std::nullopt if they do not fit its shapes.
   std::optional<Where> leaf(mlir::Value value, PlaceAttr layout, llvm::ArrayRef<int64_t> global);
-  /// The place of an element of a stack of microbatches.
+  /// Returns the place of an element of a stack of microbatches.
   std::optional<Where> element(const Where &stack);
   /// In placed programs: whether the placement in the type equals the place.
   bool agreesWithType(mlir::Value value, const Where &where, AxisSet stageAxis);
-  /// The shape on one rank.
+  /// Returns the shape on one rank.
   llvm::SmallVector<int64_t> localShape(mlir::Value value) const;
 
   std::string wrong; ///< the reason of a refusal
@@ -75,15 +75,15 @@ public:
   int operand = -1; ///< the operand that is wrong, if it is one
 
 private:
-  /// The place of a move's result.
+  /// Returns the place of a move's result.
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
   struct GroupMove; // a rule per kind of move
   /// Sets `group` to the ranks among which `move` moves data. Returns false if the mesh lacks one of its axes.
   bool groupOf(MoveOpInterface move, Group &group);
   bool insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed);
   bool permute(const Group &group, Where &y);
-  /// The places of other ops' results, by the rules of their dims. The checks below are for operands that are the start
-  /// of a block.
+  /// Returns the places of other ops' results, by the rules of their dims. The checks below are for operands that are
+  /// the start of a block.
   std::optional<Placed> compute(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
   struct Split; // the splits of the dims of a rule
   bool readDims(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Split &split);
@@ -107,7 +107,7 @@ private:
                  Placed &placed);
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);
 
-  /// Sets `wrong` and returns false.
+  /// Sets `wrong`, and returns false.
   bool refuse(const llvm::Twine &why, FaultKind kind = FaultKind::Place, int which = -1) {
     wrong = why.str();
     fault = kind;

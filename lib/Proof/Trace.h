@@ -1,6 +1,6 @@
 //===- Trace.h - Finds the op that makes a proof fail ----------------------------------------===//
 // If a program is not proved, it is walked again with a record of all values, and so is the step program. The fault is
-// at an op whose operands exist in the step or in the previous phase, but whose result does not.
+// at an op whose operands exist in the step or in the previous phase, but whose result does not exist there.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_TRACE_H
 #define PC_LIB_PROOF_TRACE_H
@@ -36,7 +36,7 @@ struct Trace {
     llvm::SmallVector<int, 3> from;  ///< the records of its operands; -1: not computed by an op
     mlir::Operation *call = nullptr; ///< the call in which it was computed; null: the step itself
   };
-  /// Bytes that an op reads as one value although they hold another one.
+  /// Bytes that an op reads as one value, although they hold another value.
   struct Clash {
     mlir::Operation *reader, *maker, *writer; ///< the reader, and the ops that computed the two values; null: not known
     mlir::Operation *makerCall, *writerCall;  ///< the calls in which they ran
@@ -59,7 +59,8 @@ struct Blame {
 /// `before` has the hashes of all values of the previous phase; it is null if that phase is the step.
 Blame blame(const Failure &failure, const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before);
 
-/// The attributes in which `wrong` differs from `right`, without those that depend on a rank's block: "dim 1".
+/// Returns the attributes in which `wrong` differs from `right`, such as "dim 1", without those that depend on a rank's
+/// block.
 std::string differenceOf(mlir::Operation *wrong, mlir::Operation *right);
 
 /// A move to blame, and another op with the right attributes.
@@ -67,8 +68,8 @@ struct Repair {
   mlir::Operation *move, *like;
 };
 
-/// Finds the move near a failure in a window's steps whose change makes the program right (Repair.cpp). The program is
-/// unchanged afterwards. `isProved` returns whether the changed program is proved.
+/// Finds a move near a failure, in a window's steps, such that a change of this move makes the program right
+/// (Repair.cpp). The program is unchanged afterwards. `isProved` returns whether the changed program is proved.
 std::optional<Repair> repair(mlir::ModuleOp module, const Failure &failure, const Trace &trace,
                              llvm::function_ref<bool()> isProved);
 

@@ -23,7 +23,8 @@ struct Product {
   llvm::SmallVector<int> out;
 };
 
-/// How the result's fingerprint follows from those of the operands. It is computed once for all runs of an op.
+/// Says how the result's fingerprint follows from those of the operands. A recipe is computed once for all runs of an
+/// op.
 struct Recipe {
   /// How the fingerprint of the result follows from the operands.
   enum Kind {
@@ -49,8 +50,8 @@ struct Recipe {
   int masked = -1;                      ///< the operand that the mask multiplies; -1: it multiplies the result
 };
 
-/// Draws fingerprints with a secret key. State: the products so far, so that a sum of a product is recognized as one
-/// product, and a random share for each microbatch. The same calls in any order give the same fingerprints.
+/// Draws fingerprints with a secret key. State: the products so far, so that a sum of parts of a product is recognized
+/// as one product, and a random share for each microbatch. The same calls in any order give the same fingerprints.
 class Values {
 public:
   /// `secret` is the key with which fingerprints are drawn.
@@ -62,29 +63,29 @@ public:
   /// The first `operands` operands are values. The others are starts of blocks, which Place.h checks. `linear` is the
   /// operand in which the op is linear, or -1.
   Recipe recipe(mlir::Operation *op, unsigned operands, int linear);
-  /// The result `number` of the op.
+  /// Returns the point of result `number` of the op.
   Point result(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
-  /// The point of a value with this name.
+  /// Returns the point of a value with this name.
   Point named(llvm::ArrayRef<llvm::StringRef> words) const;
   Point constant(double number) const { return scaled(named({"one"}), number); }
   /// Returns `point` times `number`. If `point` is a product, a sum of scaled parts is still recognized as a (scaled)
   /// sum of that product.
   Point times(Point point, double number);
-  /// The point that all elements of a stack share. A stack holds one value per microbatch.
+  /// Returns the point that all elements of a stack share. A stack holds one value per microbatch.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
-  /// Turns the value of any microbatch into the value of one particular microbatch.
+  /// Returns the value of one particular microbatch from the value of any microbatch.
   Point of(Point any, int microbatch) {
     uint64_t share = shareOf(microbatch).once;
     return timesEach(any, {share, share});
   }
-  /// The value of any microbatch, from the value of one among several.
+  /// Returns the value of any microbatch from the value of one among several.
   Point any(Point of, int microbatch) {
     uint64_t back = shareOf(microbatch).back;
     return timesEach(of, {back, back});
   }
 
 private:
-  /// A value that is a product. An einsum whose only operand is such a value counts as a product of the same factors.
+  /// A value that is a product. An einsum whose only operand is a product counts as a product of the same factors.
   struct Made {
     const Product *product;
     size_t operands;  ///< the index in `factors` of the first one

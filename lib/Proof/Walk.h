@@ -21,10 +21,10 @@
 
 namespace pc::proof {
 
-/// The key of a leaf. It consists of name and null for a parameter, of the two names for a state and its parameter, and
-/// of the op and all its attributes for any other leaf.
+/// The key of a leaf. For a parameter, it is the parameter's name and null. For a state, it is the names of the state
+/// and of its parameter. For any other leaf, it is the op and all its attributes.
 using LeafName = std::pair<mlir::Attribute, mlir::Attribute>;
-/// "'wte'", "m of 'wte'".
+/// Returns text such as "'wte'" or "m of 'wte'".
 std::string textOf(LeafName name);
 
 /// The leaves, updates and outputs of a program, and its values.
@@ -41,7 +41,7 @@ struct Facts {
       return says == other.says && shape == other.shape && element == other.element && number == other.number;
     }
   };
-  /// A value of an output, and how often it occurs.
+  /// The value of an output, and how often the output occurs.
   struct Output {
     Point value;
     int64_t count = 0;
@@ -65,8 +65,9 @@ struct Shared {
   const Where *intern(Where where) { return &*places.insert(std::move(where)).first; }
 };
 
-/// One walk of one program. Result: `facts`, and whether they agree with the reference; if not, `failure` is the first
-/// disagreement. With a trace, every value is recorded, so that Trace.cpp can find the cause. One object walks once.
+/// One walk of one program. Result: `facts`, and whether they agree with the reference. If they do not, `failure` is
+/// the first disagreement. With a trace, every value is recorded, so that Trace.cpp can find the cause. One object
+/// walks once.
 class Walk : StageRunner::Visitor {
 public:
   /// Fills `facts`, and `trace` if it is given. `reference` has the facts of the one-device program. It is null if the
@@ -102,7 +103,7 @@ private:
   };
   /// Whether a result (the second number) may be written over an operand (the first number).
   using Sharing = llvm::SmallDenseMap<std::pair<unsigned, unsigned>, bool, 4>;
-  /// The analysis that `example` shares with every op like it whose operands are at the places `in`.
+  /// An analysis that many ops share: all ops like `example` whose operands are at the places `in`.
   struct Memo {
     mlir::Operation *example = nullptr;
     llvm::SmallVector<const Where *, 6> in;
@@ -120,8 +121,8 @@ private:
     mlir::StringAttr name;
     State state;
   };
-  /// A call of a function, and its effect, which other calls share that have the same values in other microbatches and
-  /// add to other sums.
+  /// A call of a function, and the effect of the call. Calls that have the same values in other microbatches, and add
+  /// to other sums, share the effect.
   struct Task {
     int microbatch = State::ofAny;
     llvm::SmallVector<State> in, out;
@@ -188,7 +189,8 @@ private:
   bool update(Stage &stage, UpdateOp update);
   bool output(Stage &stage, OutputOp output);
   bool show(const Shown &one);
-  /// Whether a choice has the place that it states. The runtime may replace it there.
+  /// Whether a choice of experts has the place that its op states. The runtime reads choices at that place and may
+  /// replace them.
   bool isShownWhereItLies(TopKOp choice, const Where &where);
   bool showAgain(llvm::ArrayRef<Shown> others, int microbatch);
   bool compareSinks();
@@ -215,7 +217,7 @@ private:
   /// Records the fault and returns false.
   bool refuse(mlir::Operation *op, const llvm::Twine &why, FaultKind fault = FaultKind::Place,
               mlir::Operation *other = nullptr);
-  /// The op or block that defines a value, and the value's number.
+  /// Returns the op or block that defines a value, and the value's number.
   static std::pair<void *, unsigned> ownerOf(mlir::Value value) {
     if (auto result = dyn_cast<mlir::OpResult>(value))
       return {result.getOwner(), result.getResultNumber()};
@@ -227,17 +229,18 @@ private:
     const State *states = env.lookup(owner);
     return states ? states[number] : State();
   }
-  /// The fingerprint with the share of its microbatch.
+  /// Returns the fingerprint with the share of its microbatch.
   Point among(const State &state) const {
     return state.microbatch < 0 ? state.value : values.of(state.value, state.microbatch);
   }
-  /// Refuses values that overlap in memory. With a trace, records the overlap and returns true, so that all overlaps
-  /// are recorded.
+  /// Refuses values that overlap in memory. With a trace, records the overlap and returns true instead, so that all
+  /// overlaps are recorded.
   bool clash(mlir::Operation *op, const llvm::Twine &why, mlir::Value value,
              std::pair<mlir::Operation *, mlir::Operation *> writer, mlir::Operation *other = nullptr);
   std::pair<mlir::Operation *, mlir::Operation *> oddMessage();
   mlir::Operation *oddMove();
-  /// Records a value that `op` has computed, with its operands and, if traced, with other records.
+  /// Records a value that `op` has computed. With a trace, also records from which values it follows: those of `from`,
+  /// or the op's operands if `from` is empty.
   void set(mlir::Operation *op, mlir::Value result, State state, llvm::ArrayRef<int> from = {});
   /// Sets the state of a value. The states of all values of an op or block are stored together.
   void assign(mlir::Value value, const State &state) {
@@ -249,7 +252,7 @@ private:
     if (trace)
       trace->of[value] = state.made;
   }
-  /// New states for all values of the owner of `value`.
+  /// Makes new states for all values of the owner of `value`.
   State *newStates(mlir::Value value) {
     auto argument = dyn_cast<mlir::BlockArgument>(value);
     size_t count = argument ? argument.getOwner()->getNumArguments() : value.getDefiningOp()->getNumResults();
@@ -310,11 +313,11 @@ private:
   std::map<std::pair<StageFlow, int64_t>, std::pair<State, mlir::Type>> mail;
 };
 
-/// The fingerprint of a program: the seed with which its points are drawn, then 16 digits each for leaves, updates and
-/// outputs (Digest.cpp). It is equal for programs that compute the same.
+/// Returns the fingerprint of a program: the seed with which its points are drawn, then 16 digits each for leaves,
+/// updates and outputs (Digest.cpp). Programs that compute the same have equal fingerprints.
 std::string fingerprintOf(const Facts &facts, llvm::StringRef seed);
 llvm::StringRef seedOf(llvm::StringRef fingerprint);
-/// "its leaves and what it updates".
+/// Returns text such as "its leaves and what it updates".
 std::string whatDiffers(llvm::StringRef one, llvm::StringRef other);
 
 } // namespace pc::proof

@@ -24,10 +24,10 @@ using AxisSet = uint32_t;
 constexpr uint8_t roundAxis = 31;
 AxisSet setOf(llvm::ArrayRef<uint8_t> axes);
 
-/// The index constant + the sum of factor * coordinate over terms, mod n. If n is 0, it is one addend of which only the
-/// axes are known (all coordinates except one have zeros).
+/// The index is the sum of a constant and of factor * coordinate over terms, mod n. If n is 0, the index is one addend
+/// of which only the axes are known (all coordinates except one have zeros).
 struct Index {
-  /// factor times the mixed-radix number of the coordinates on `axes`.
+  /// A term of the sum: `factor` times the mixed-radix number of the coordinates on `axes`.
   struct Term {
     Axes axes;
     int64_t factor = 0;
@@ -48,22 +48,22 @@ AxisSet axesOf(llvm::ArrayRef<Index> indices);
 /// Whether the indices differ only in their constants.
 bool areOneFamily(llvm::ArrayRef<Index> indices);
 
-/// The group of a move, and the block that a slice, an insert or a permute refers to. Let i be the coordinate of a
-/// rank. The block is that of coordinate i - shift, mod n. With a partner group, in which the rank has coordinate j, it
-/// is that of coordinate shift - i - j.
+/// The group of a move, and the block to which a slice, an insert or a permute refers. Let i be the coordinate of a
+/// rank. The block is that of coordinate i - shift, mod n. With a partner group, in which the rank has coordinate j,
+/// the block is that of coordinate shift - i - j.
 struct Group {
   Axes axes, partner;
   int64_t n = 1, shift = 0;
   std::vector<int64_t> sizes; ///< sizes of the axes
 
-  /// The block as one index, and as a list. If the block is just the coordinate (shift 0, no partner), the list has one
-  /// index for each axis.
+  /// Return the block as one index, and as a list. If the block is just the coordinate (shift 0, no partner), the list
+  /// has one index for each axis.
   Index index() const;
   Indices indices() const;
-  /// The coordinate of each axis.
+  /// Returns the coordinate of each axis.
   Indices plain() const;
-  /// `index` with the coordinate on `axes` replaced by the coordinate of the rank whose value arrives; std::nullopt if
-  /// the index depends on `axes` in another way.
+  /// Returns `index` with the coordinate on `axes` replaced by the coordinate of the rank whose value arrives. Returns
+  /// std::nullopt if the index depends on `axes` in another way.
   std::optional<Index> moved(const Index &index) const;
   std::optional<Indices> moved(llvm::ArrayRef<Index> indices) const;
 };
@@ -73,7 +73,7 @@ struct Dim {
   bool any = false; ///< a broadcast dim: the value does not depend on the index, so it fits every split
   Indices split;    ///< major to minor
   auto operator<=>(const Dim &) const = default;
-  /// Whether an elementwise op may read both.
+  /// Whether an elementwise op may read a value with this dim together with one with the dim `other`.
   bool agrees(const Dim &other) const { return any || other.any || split == other.split; }
 };
 
@@ -119,7 +119,7 @@ struct Where {
   Where() = default;
   explicit Where(size_t rank) : dims(rank) {}
   auto operator<=>(const Where &) const = default;
-  /// All axes on whose coordinates the part of a rank depends.
+  /// Returns all axes on whose coordinates the part of a rank depends.
   AxisSet axes() const;
   bool agrees(llvm::ArrayRef<Dim> others) const;
   /// Drops sums that contain all addends.

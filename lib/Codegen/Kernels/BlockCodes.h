@@ -1,6 +1,6 @@
 //===- BlockCodes.h - Codes of 8 bits in kernels -----------------------------------------===//
-// The codes of pcrt/block_codes.h as arithmetic on vectors, and loops over the blocks of a value that share a
-// scale.
+// Implements the codes of pcrt/block_codes.h as arithmetic on vectors, and loops over the blocks of a value that
+// share a scale.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_BLOCKCODES_H
 #define PC_LIB_CODEGEN_KERNELS_BLOCKCODES_H
@@ -46,7 +46,7 @@ public:
   /// Returns memory for `count` f32 per element of the block. On a GPU, a thread reads only what it has written.
   Ptr memory(Num block, int64_t count) const;
   int64_t width() const { return vectorWidth; }
-  /// Elements of a block.
+  /// The number of elements of a block.
   int64_t size() const { return numElements; }
 
 private:

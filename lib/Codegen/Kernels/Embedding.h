@@ -1,5 +1,5 @@
 //===- Embedding.h - Common code of embeddings and their gradients -------------------===//
-// In both kernels, operand 1 has the ids, and operand 2 the first row of this rank's block, if the table is split.
+// In both kernels, operand 1 has the ids. Operand 2 has the first row of this rank's block, if the table is split.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_EMBEDDING_H
 #define PC_LIB_CODEGEN_KERNELS_EMBEDDING_H
@@ -8,12 +8,12 @@
 
 namespace pc::kernels {
 
-/// The row (i64) for an id, counted through all tables one after another, and whether it is in this rank's block of
-/// them.
+/// The row (i64) for an id, counted through all tables one after another, and whether this rank's block contains the
+/// row.
 struct LocalRow {
   Num row, inside;
 };
-/// The row for id number `i`.
+/// Returns the row for id number `i`.
 template <typename Op> LocalRow localRow(Kernel &kernel, Op op, Num i) {
   Emitter &e = kernel.e;
   const int64_t rows = op.getRows();
@@ -24,7 +24,7 @@ template <typename Op> LocalRow localRow(Kernel &kernel, Op op, Num i) {
   return {op.getTables() > 1 ? i / op.getIdsPerTable() * rows + row : row, inside};
 }
 
-/// Whether the id at `i` adds to the gradient: it is `inside` of the block and not the padding id.
+/// Whether the id at `i` adds to the gradient: its row is in the block (`inside`), and it is not the padding id.
 Num counts(Kernel &kernel, EmbeddingGradOp op, Num i, Num inside);
 
 /// Whether two buffers have different addresses.

@@ -18,14 +18,14 @@ llvm::LogicalResult emit(AttentionOp op, Kernel &kernel);
 llvm::LogicalResult emit(PackedAttentionOp op, Kernel &kernel);
 llvm::LogicalResult emit(AttentionGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(PackedAttentionGradOp op, Kernel &kernel);
-/// For CPUs (on a GPU, row kernels compute it). Part 0: dx, an item is a row. Part 1: dgamma (and dbeta), an item is a
-/// block of columns.
+/// For CPUs; on a GPU, row kernels compute this gradient. Part 0 computes dx, and its item is a row. Part 1 computes
+/// dgamma (and dbeta), and its item is a block of columns.
 llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
 /// An item is one id.
 llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
-/// An item is a rectangle of the table. With a `base`, the gradient is added to it instead of to zeros. `base` may be
-/// the memory of the result.
+/// An item is a rectangle of the table. If `base` is given, the gradient is added to it instead of to zeros. `base` may
+/// be the memory of the result.
 llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel, Ptr base = {});
 /// EmbeddingGradOp for GPUs: clears the table, sorts the ids in two steps, and adds rows of equal ids in two steps.
 void emitSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base);
@@ -33,7 +33,7 @@ constexpr unsigned embeddingGradParts = 5;
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
-/// BlockCodes.h defines an item. In place, an element is read before it is written.
+/// BlockCodes.h defines an item. If the kernel works in place, an element is read before it is written.
 llvm::LogicalResult emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Kernel &kernel);
 llvm::LogicalResult emit(EncodeOp op, Kernel &kernel);
 llvm::LogicalResult emit(DecodeOp op, Kernel &kernel);
@@ -47,8 +47,8 @@ llvm::LogicalResult emit(TopGroupsOp op, Kernel &kernel);
 llvm::LogicalResult emit(AdmitOp op, Kernel &kernel);
 /// An item is an expert.
 llvm::LogicalResult emit(RoundOfRowsOp op, Kernel &kernel);
-/// On a CPU, an item is a piece of the elements after `dim`, for one index before it or for one entry. On a GPU it is
-/// one element.
+/// On a CPU, an item is a piece of the elements after `dim`, for one index of the dims before it or for one entry. On a
+/// GPU, an item is one element.
 llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
 llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
 /// An item is a piece of the value. The result may be in the memory of the operand.
@@ -56,8 +56,8 @@ llvm::LogicalResult emit(ReshapeOp op, Kernel &kernel);
 /// An item is a piece of an entry.
 llvm::LogicalResult emit(StackOp op, Kernel &kernel);
 llvm::LogicalResult emit(UnstackOp op, Kernel &kernel);
-/// An item is a block of neighbouring recurrences, on a GPU one of them. If a lacks dims, a second part computes its
-/// gradient; an item is then an element of a, or a block of elements.
+/// On a CPU, an item is a block of neighbouring recurrences; on a GPU, it is one recurrence. If `a` lacks dims, a
+/// second part computes the gradient of `a`; an item is then an element of `a`, or a block of elements.
 llvm::LogicalResult emit(RecurrenceOp op, Kernel &kernel);
 llvm::LogicalResult emit(RecurrenceGradOp op, Kernel &kernel);
 unsigned recurrenceGradParts(RecurrenceGradOp op);
@@ -65,20 +65,20 @@ unsigned recurrenceGradParts(RecurrenceGradOp op);
 llvm::LogicalResult emit(SplitQkvOp op, Kernel &kernel);
 llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);
 
-/// An item is one key/value head of one token; for the threshold, a row.
+/// An item is one key/value head of one token. For the threshold, it is a row.
 llvm::LogicalResult emit(CacheWriteOp op, Kernel &kernel);
 llvm::LogicalResult emit(CachedAttentionOp op, Kernel &kernel);
 llvm::LogicalResult emit(GumbelOp op, Kernel &kernel);
 llvm::LogicalResult emit(SamplingThresholdOp op, Kernel &kernel);
 
-/// For GPUs: a routed einsum on rows. Parts 0 and 1 find the rows, part 2 multiplies, and part 3 (for a result by
-/// token) adds.
+/// For GPUs: emits a routed einsum on rows. Parts 0 and 1 find the rows, and part 2 multiplies. If the result is by
+/// token, part 3 adds.
 llvm::LogicalResult emitGrouped(EinsumOp op, Kernel &kernel);
 unsigned groupedParts(EinsumOp op);
-/// The grouped product for CPUs. An item is a block of columns.
+/// For CPUs: emits the grouped product. An item is a block of columns.
 llvm::LogicalResult emitPlainGrouped(EinsumOp op, Kernel &kernel);
 
-/// For GPUs: sums the `count` vectors that terms(row, column, width) yields over all rows; finish(column, totals)
+/// For GPUs: sums over all rows the `count` vectors that terms(row, column, width) yields. finish(column, totals)
 /// writes the totals. The order of additions is fixed.
 void columnSums(Kernel &kernel, int64_t rows, int64_t columns, int64_t count,
                 llvm::function_ref<Emitter::Carried(Num row, Num column, int64_t width)> terms,

@@ -9,7 +9,8 @@
 
 namespace pc::kernels {
 
-/// Tensors of f32, of any sizes: per tensor its elements and the arena offsets of its roles (parameter, gradient, ...).
+/// A list of f32 tensors of any sizes. For each tensor, it has the number of elements and the arena offsets of the
+/// tensor's roles (parameter, gradient, ...).
 struct TensorList {
   llvm::SmallVector<int64_t> elements;
   llvm::SmallVector<llvm::SmallVector<int64_t>> offsets;
@@ -18,13 +19,14 @@ struct TensorList {
     elements.push_back(count);
     offsets.push_back(std::move(roles));
   }
-  /// Blocks that a kernel over all elements has.
+  /// Returns the number of blocks of a kernel over all elements.
   int64_t numBlocks() const;
 };
 
-/// AdamW in place: roles parameter, gradient, first and second moment. `arena` is the address of the arena.
+/// Emits AdamW in place. The roles are parameter, gradient, first and second moment. `arena` is the address of the
+/// arena.
 void emitAdamW(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
-/// SGD in place. Each tensor has two roles: parameter and gradient.
+/// Emits SGD in place. The roles are parameter and gradient.
 void emitSGD(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
 /// Rounds role 0, f32, to role 1, bf16.
 void emitRounding(SimtEmitter &e, mlir::Value arena, const TensorList &tensors);

@@ -1,6 +1,6 @@
 //===- Optimizer.h - AdamW and SGD of a vector of elements--------------------------------===//
-// All kernels of an optimizer share these formulas: for one tensor or many, on a CPU or a GPU. Constructors load the
-// scalars once, outside of loops.
+// All kernels of an optimizer share these formulas: those for one tensor and for many, on a CPU and on a GPU.
+// Constructors load the scalars once, outside of loops.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
 #define PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
@@ -12,11 +12,11 @@ namespace pc::kernels {
 /// The scalars of AdamW, loaded once. The order of operations is torch.optim's. A coefficient of NaN skips the step.
 class AdamW {
 public:
-  /// Loads the scalars. Must be called outside of loops. `coefficient` is the factor that clips gradients, `hyper`
-  /// PCRT_HYPER_*.
+  /// Loads the scalars. Must be called outside of loops. `coefficient` is the factor that clips gradients. `hyper` has
+  /// the values PCRT_HYPER_*.
   AdamW(Emitter &e, Ptr coefficient, Ptr hyper);
 
-  /// An element, or a vector of them, of a parameter and of its two moments.
+  /// An element, or a vector of elements, of a parameter and of its two moments.
   struct State {
     Num parameter, first, second;
   };

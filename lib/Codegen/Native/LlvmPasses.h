@@ -1,5 +1,5 @@
 //===- LlvmPasses.h - Passes of LLVM on a module ---------------------------------------------===//
-// They are used for CPU kernels (optimizeKernels) and for GPU kernels (a whole optimization level).
+// The passes are used for CPU kernels (optimizeKernels) and for GPU kernels (a whole optimization level).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_NATIVE_LLVMPASSES_H
 #define PC_LIB_CODEGEN_NATIVE_LLVMPASSES_H

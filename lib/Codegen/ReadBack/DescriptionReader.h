@@ -8,8 +8,8 @@
 
 namespace pc {
 
-/// Whether a description agrees with the planned program: its name and sizes, its leaves and their homes, and its
-/// `outputs`, which are in the order of their numbers. Emits an error if not.
+/// Whether a description agrees with the planned program in its name and sizes, its leaves and their homes, and its
+/// outputs. `outputs` has the outputs in the order of their numbers. Emits an error if not.
 bool describes(mlir::ModuleOp planned, llvm::StringRef description, llvm::ArrayRef<mlir::Operation *> outputs);
 
 } // namespace pc

@@ -1,6 +1,6 @@
 //===- StepReader.h - Reads the calls of a step back -------------------------------------------===//
-// A step is a sequence of runtime calls, and ends if one of them fails. It may contain a loop over microbatches, and in
-// the loop a choice between the first microbatch and the others.
+// A step is a sequence of runtime calls, and ends if one of them fails. It may contain a loop over microbatches. The
+// loop may contain a choice between the first microbatch and the others.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_READBACK_STEPREADER_H
 #define PC_LIB_CODEGEN_READBACK_STEPREADER_H
@@ -12,8 +12,8 @@
 
 namespace pc {
 
-/// Input: a step function. Result: its calls in order, with numbers and addresses resolved. State: the position in the
-/// function, and the arguments of the current call so far. One object reads once.
+/// Input: a step function. Result: the calls of the function in order, with numbers and addresses resolved. State: the
+/// position in the function, and the arguments of the current call so far. One object reads once.
 class StepReader {
 public:
   /// An offset in the arena, which grows by `stride` in each microbatch. -1: null.
@@ -23,7 +23,8 @@ public:
   };
   enum When { Always, First, Later }; ///< the microbatches in which a call runs
 
-  /// A call of the step. If an argument has another kind, an accessor returns a value that no program has.
+  /// A call of the step. If an argument is of another kind than an accessor expects, the accessor returns a value that
+  /// no program has.
   struct Call {
     mlir::LLVM::CallOp op;
     llvm::StringRef callee;
@@ -43,7 +44,7 @@ public:
   static constexpr int64_t none = INT64_MIN;
 
   explicit StepReader(mlir::LLVM::LLVMFuncOp function) : function(function) {}
-  /// Returns false if the function has any other op, and sets `wrong` to that op.
+  /// Reads the calls. If the function has an op of any other kind, sets `wrong` to that op and returns false.
   bool read(std::vector<Call> &calls, mlir::Operation *&wrong);
 
 private:

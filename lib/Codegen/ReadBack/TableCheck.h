@@ -27,8 +27,8 @@ struct KernelNames {
 };
 
 /// Checks one program of an executable against its planned program. Result: run() returns true if the step makes
-/// exactly the calls of the program's ops, in their order, at their homes. Otherwise it emits an error at the op.
-/// State: the number of calls that were already matched. One object checks once.
+/// exactly the calls of the program's ops, in the order of the ops and at their homes. Otherwise it emits an error at
+/// the op. State: the number of calls that were already matched. One object checks once.
 class TableCheck {
 public:
   TableCheck(mlir::ModuleOp planned, mlir::ModuleOp kernels, KernelNames &names)
@@ -36,13 +36,13 @@ public:
         suffix(stageAxisOf(planned) && stageOf(planned) ? "_stage" + std::to_string(stageOf(planned)) : "") {}
 
   bool run();
-  /// Checks the evaluation. Call it after run, for a program without task functions.
+  /// Checks the evaluation. Call this after run(), for a program without task functions.
   bool checkEvaluation();
 
-  /// Checks the function for the end of a round. Call it after the others.
+  /// Checks the function for the end of a round. Call this after the other checks.
   bool checkRound();
 
-  /// The messages of the evaluation, as {from stage, to stage, flow, number}.
+  /// The messages of the evaluation. Each is {from stage, to stage, flow, number}.
   std::set<std::array<uint64_t, 4>> sent, received;
 
 private:
@@ -60,8 +60,8 @@ private:
   bool compute(mlir::Operation *op);
   bool launches(mlir::Operation *op, llvm::ArrayRef<At> buffers);
   bool isKernelOf(mlir::Operation *op, int64_t row, unsigned part);
-  /// Whether the table, from `row` on, has separate kernels for `op`, because the product before them does not contain
-  /// `epilogue`.
+  /// Whether the table, from `row` on, has separate kernels for `op`. This is the case if the product before them does
+  /// not contain `epilogue`.
   bool isBeside(mlir::Operation *op, int64_t row, int32_t epilogue);
   bool product(mlir::Operation *op, const Call &call);
   bool grouped(mlir::Operation *op, const Call &call);
@@ -131,7 +131,7 @@ private:
   const std::map<int64_t, int64_t> *places = nullptr; ///< maps the ranges of a task's function to the arena
   TaskFunctions functions;
   mlir::Operation *sharing = nullptr; ///< the first op of the last kernel that several ops share
-  /// For each other op of such a kernel, the first one, to which the calls belong.
+  /// Maps each other op of such a kernel to its first op. The calls belong to the first op.
   llvm::DenseMap<mlir::Operation *, mlir::Operation *> sharesKernelOf;
   llvm::StringMap<mlir::Value> leaves;
   /// For each op, the range of its calls. Sums over microbatches belong to the op that yields the value.
@@ -140,7 +140,8 @@ private:
   std::vector<Call> evaluationCalls;
   size_t taken = 0; ///< the number of matched calls
   llvm::DenseSet<mlir::Operation *> evaluated;
-  llvm::DenseSet<mlir::OpOperand *> evaluatedSums, evaluatedMoves; ///< moves of a start that are made one by one
+  llvm::DenseSet<mlir::OpOperand *> evaluatedSums,
+      evaluatedMoves; ///< sums, and moves of a start that are made one by one
 };
 
 /// pcrt_dtype of a tensor's elements, written independently of dtypeOf.

@@ -16,13 +16,13 @@
 
 namespace pc {
 
-/// Reads constants of one module. The structs that it returns point to texts and names that it owns, so it must outlive
-/// them.
+/// Reads constants of one module. The structs that it returns point to texts and names that the reader owns, so the
+/// reader must outlive them.
 class TableReader {
 public:
   explicit TableReader(mlir::ModuleOp module);
 
-  /// The struct at a symbol; std::nullopt if there is no such struct with the right number of fields.
+  /// Returns the struct at a symbol; std::nullopt if there is no such struct with the right number of fields.
   template <typename T> std::optional<T> structOf(llvm::StringRef symbol) {
     mlir::Value value = initializer(symbol);
     T row{};
@@ -31,7 +31,7 @@ public:
     return row;
   }
 
-  /// The `count` rows of the table to which a field points; std::nullopt if the table has more or fewer rows.
+  /// Returns the `count` rows of the table to which a field points; std::nullopt if the table has more or fewer rows.
   template <typename T> std::optional<std::vector<T>> rowsOf(const T *field, int64_t count) {
     if (!field)
       return count == 0 ? std::optional(std::vector<T>()) : std::nullopt;

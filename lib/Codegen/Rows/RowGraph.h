@@ -1,8 +1,8 @@
 //===- RowGraph.h - The nodes of a row kernel and their segments ----------------------------===//
 // Ops are expanded into a graph of nodes: loads, arithmetic, reductions along the row (RowProgram.cpp). Nodes are
-// divided into segments of one loop over the columns each. The result of a reduction is available in the segments after
-// its own (RowSegments.cpp). Sums over the rows are available only after the kernel has ended; on a GPU, a second
-// kernel adds the blocks' sums from the workspace.
+// divided into segments. Each segment has one loop over the columns. The result of a reduction is available only in
+// later segments (RowSegments.cpp). Sums over the rows are available only after the kernel has ended; on a GPU, a
+// second kernel adds the blocks' sums from the workspace.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_ROWS_ROWGRAPH_H
 #define PC_LIB_CODEGEN_ROWS_ROWGRAPH_H
@@ -26,7 +26,8 @@ enum class Space { Scalar, Row, Full };
 /// SumExp: the sum of exponentials of args[0], computed together with its maximum args[1] in one pass.
 enum class Reduction { None, Sum, Max, SumExp, OverRows };
 
-/// A value of the kernel: per row, per element of a row, or once. `eval` writes its code from the values of `args`.
+/// A value of the kernel: one per row, one per element of a row, or only one. `eval` writes the code of the value from
+/// the values of `args`.
 struct Node {
   Space space;
   llvm::SmallVector<int> args;
@@ -77,20 +78,20 @@ private:
     nodes.push_back(std::move(n));
     return nodes.size() - 1;
   }
-  /// One number per row: the sum, or the maximum, of its elements.
+  /// Adds a node with one number per row: the sum, or the maximum, of the row's elements.
   int reduce(Reduction kind, int arg) {
     int n = add({full(arg)}, [](llvm::ArrayRef<Num> x, const Position &) { return x[0]; });
     nodes[n].space = Space::Row;
     nodes[n].reduction = kind;
     return n;
   }
-  /// One number per column, which is available after all rows.
+  /// Adds a node with one number per column, which is available after all rows.
   int sumOverRows(int arg) {
     int n = reduce(Reduction::OverRows, arg);
     nodes[n].sum = numSums++;
     return n;
   }
-  /// A node that has the value of `arg` for every element.
+  /// Adds a node that has the value of `arg` for every element.
   int full(int arg) {
     if (nodes[arg].space == Space::Full)
       return arg;
@@ -110,9 +111,9 @@ private:
     return add({}, [this, c](llvm::ArrayRef<Num>, const Position &) { return e.real(c); });
   }
 
-  /// A node that loads `value` under `view`.
+  /// Adds a node that loads `value` under `view`.
   int load(mlir::Value value, View view, int64_t period = 1);
-  /// The node of an operand that has the shape of the space or of its rows, or is a scalar.
+  /// Returns the node of an operand. The operand has the shape of the space or of its rows, or is a scalar.
   int node(mlir::Value value);
   int einsum(EinsumOp op);
   int pickFromMemory(PickOp op);

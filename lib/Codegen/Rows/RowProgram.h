@@ -8,8 +8,8 @@
 
 namespace pc {
 
-/// Emits `op` (a row op, or a fusion of row ops) into `kernel`: items are rows. Fails with an error at an op it cannot
-/// expand.
+/// Emits `op`, a row op or a fusion of row ops, into `kernel`. Items are rows. Fails with an error at an op that has no
+/// row kernel.
 llvm::LogicalResult emitRowKernel(mlir::Operation *op, Kernel &kernel);
 
 } // namespace pc

@@ -117,8 +117,8 @@ struct AttentionShape {
       return e.extend(counts.load(e.min(row, e.integer(s - 1))));
     return causal ? e.min(row + 1, e.integer(t)) : e.integer(t);
   }
-  /// The number of columns, in whole tiles, that any of the `block` rows from `first` on sees. A row sees at least as
-  /// many as the previous row.
+  /// Returns the number of columns, in whole tiles, that any of the `block` rows from `first` on sees. A row sees at
+  /// least as many columns as the previous row.
   Num columns(Emitter &e, Num first, Ptr counts, int64_t lanes) const {
     Num padded = e.integer(paddedT(lanes));
     if (!causal)
@@ -135,59 +135,63 @@ struct AttentionShape {
     kernel.multipliesPairs = narrow && d % 2 == 0 && kernel.e.multipliesPairs;
     factors = kernel.multipliesPairs ? Factors::words : Factors::numbers;
   }
-  /// Rounds a weight or a gradient of a score to bf16. If products use words, does nothing, because values are rounded
-  /// when they are packed into words.
+  /// Rounds a weight or a gradient of a score to bf16. If products use words, does nothing, because such values are
+  /// rounded when they are packed into words.
   Num rounded(Num x) const { return narrow && factors == Factors::numbers ? fromBf16(*x.e, roundToBf16(x)) : x; }
   /// The number of factors in an element of a product's matrices.
   int64_t perElement() const { return factors == Factors::words ? 2 : 1; }
-  /// The number of elements in a row of q, k, v or dout for products along d, and this number padded to full vectors.
+  /// `depth` is the number of elements in a row of q, k, v or dout for products along d. The next function pads this
+  /// number to full vectors.
   int64_t depth() const { return d / perElement(); }
   int64_t paddedDepth(int64_t lanes) const { return roundUp(depth(), lanes); }
-  /// A tensor with row stride `stride`, as a matrix for a product along d.
+  /// Returns a tensor with row stride `stride` as a matrix for a product along d.
   Matrix alongD(Emitter &e, Ptr tensor, int64_t stride) const {
     bool words = factors == Factors::words;
     return {words ? tensor.as(e.b.getF32Type()) : tensor, stride / perElement()};
   }
 
-  /// The strides between positions in q and dq, in k, v, dk and dv, and in o and dout.
+  /// The strides between positions: in q and dq (queryStride), in k, v, dk and dv (keyStride), and in o and dout
+  /// (outStride).
   int64_t queryStride() const { return heads * perHead; }
   int64_t keyStride() const { return heads * perKey; }
   int64_t outStride() const { return heads * groups * d; }
-  /// The offset of a query head (numbered among all), or of a key/value head, in a row.
+  /// `queryAt` returns the offset in a row of a query head, which is numbered among all query heads. `keyAt` returns
+  /// that of a key/value head.
   Num queryAt(Num head) const { return perHead == groups * d ? head * d : head / groups * perHead + head % groups * d; }
   Num keyAt(Num head) const { return head * perKey; }
   /// The number of queries in a block, a multiple of tileRows.
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
-  /// The number of addends of one head, padded so that a padded row of scores can be read.
+  /// Returns the number of addends of one head, padded so that a padded row of scores can be read.
   int64_t paddedAddends(int64_t lanes) const { return roundUp(s + paddedT(lanes), lanes); }
-  /// The number of keys, padded to whole tiles (the unit in which rows are filled and multiplied) and to whole blocks
-  /// of queries.
+  /// Returns the number of keys, padded to whole blocks of queries and to whole tiles. Rows are filled and multiplied
+  /// in units of a tile.
   int64_t paddedT(int64_t lanes) const { return roundUp(roundUp(t, block(lanes)), tileColumns(lanes)); }
-  /// Row stride of matrices with t columns. It is not a power of two, because then all rows would map to a few sets of
-  /// the cache.
+  /// Returns the row stride of matrices with t columns. It is not a power of two, because then all rows would map to a
+  /// few sets of the cache.
   int64_t strideT(int64_t lanes) const { return paddedT(lanes) + 16; }
   int64_t paddedD(int64_t lanes) const { return roundUp(d, lanes); }
-  /// Columns of d-wide products: those in whole tiles, and whether one more vector follows.
+  /// Products that are d wide: the number of columns in whole tiles, and whether one more vector follows.
   int64_t tiledD(int64_t lanes) const { return paddedD(lanes) / tileColumns(lanes) * tileColumns(lanes); }
   bool oddD(int64_t lanes) const { return tiledD(lanes) < paddedD(lanes); }
 };
 
 /// Copies the addends of head `head` to scratch, where rows of scores can be read in whole vectors.
 void copyAddends(Emitter &e, const AttentionShape &a, Ptr bias, Num head, Ptr to);
-/// Attention on a CPU; kernel.operands begin with q, k, v. An item is one query head of one batch row.
+/// Emits attention on a CPU. kernel.operands begin with q, k, v. An item is one query head of one batch row.
 void emitAttention(AttentionShape a, Kernel &kernel);
-/// The gradient of attention; kernel.results are dq, dk, dv, and the gradient of addends by batch row. An item is one
-/// key/value head of one batch row.
+/// Emits the gradient of attention on a CPU. kernel.results are dq, dk, dv, and the gradient of addends by batch row.
+/// An item is one key/value head of one batch row.
 void emitAttentionGrad(AttentionShape a, Kernel &kernel);
-/// Attention for the threads of a GPU. Part 0 of the gradient computes dq, and part 1 computes dk and dv. Returns false
-/// if there is no kernel for heads of this size.
+/// Emits attention, or its gradient, for the threads of a GPU. Part 0 of the gradient computes dq, and part 1 computes
+/// dk and dv. Returns false if there is no kernel for heads of this size.
 bool emitSimtAttention(const AttentionShape &a, Kernel &kernel);
 bool emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel);
-/// Attention on tensor cores, if pc::isForTensorCores. The gradient's part 0 stores rowsum(dout * o) for part 1.
+/// Emits attention, or its gradient, on tensor cores if pc::isForTensorCores. The gradient's part 0 stores rowsum(dout
+/// * o) for part 1.
 void emitMmaAttention(const AttentionShape &a, Kernel &kernel);
 void emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel);
 
-/// The gradient of a bias for the threads of a GPU; on a CPU the gradient of attention computes it.
+/// Emits the gradient of a bias for the threads of a GPU. On a CPU, the gradient of attention computes it.
 void emitBiasGrad(const AttentionShape &a, Kernel &kernel);
 
 /// Allocates one thread's scratch memory, in f32 elements. Every piece is aligned to 64 bytes.

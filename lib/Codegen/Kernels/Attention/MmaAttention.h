@@ -1,8 +1,8 @@
 //===- MmaAttention.h - Products of tiles on tensor cores, for attention -------------===//
-// A warp multiplies 16 x 16 pieces of bf16 by mma.sync m16n8k16 and sums in f32. A thread has two of 16 rows of sums,
-// `row` and `row` + 8, and two of every 8 columns, from `column` on: sums[4 n + 2 r + c] is the sum in its row r and in
-// column 8 n + `column` + c. ldmatrix loads operands from shared memory, in which rows are padded by 16 bytes so that
-// eight rows are in different banks.
+// A warp multiplies 16 x 16 pieces of bf16 by mma.sync m16n8k16 and sums in f32. Of 16 rows of sums, a thread has two:
+// `row` and `row` + 8. Of every 8 columns, it has two, from `column` on: sums[4 n + 2 r + c] is the sum in its row r
+// and in column 8 n + `column` + c. ldmatrix loads operands from shared memory. Rows in shared memory are padded by 16
+// bytes, so that eight rows are in different banks.
 //
 // On sm_90a, a warpgroup (four warps) multiplies 64 x 16 pieces at once with wgmma (WarpgroupProducts.cpp). Threads
 // have the same elements of sums and of the left operand, and the right operand stays in shared memory. There, a tile
@@ -46,15 +46,15 @@ public:
   const int64_t numHeads;
   Num warp, row, column;
 
-  /// The two rows of this thread in the block, whose rows begin at `first`. `inside` has the same rows, limited to the
-  /// last of `count` rows.
+  /// The two rows of this thread, in the block whose rows begin at `first`. `inside` has the same rows, but none beyond
+  /// the last of `count` rows.
   struct TwoRows {
     Num number[2], inside[2], exists[2];
   };
   TwoRows rows(Num first, int64_t count);
 
-  /// The index of the first element of a row of q, of o, and of k and v; and the index of a query's statistic, such as
-  /// lse.
+  /// Return the index of the first element of a row of q, of o, and of k and v, and the index of a query's statistic,
+  /// such as lse.
   Num queryRow(Num batch, Num s, Num head) { return (batch * a.s + s) * a.queryStride() + a.queryAt(head); }
   Num outRow(Num batch, Num s, Num head) { return ((batch * a.s + s) * numHeads + head) * a.d; }
   Num keyRow(Num batch, Num t, Num keyHead) { return (batch * a.t + t) * a.keyStride() + a.keyAt(keyHead); }
@@ -62,14 +62,15 @@ public:
 
   /// Allocates `rows` x d bf16 in shared memory.
   Ptr tile(int64_t rows) { return shared(rows * pitch, e.b.getBF16Type()); }
-  /// Allocates other shared memory of the block. Kernels of warpgroups use only dynamic shared memory, so that it
-  /// begins at a multiple of 1024 bytes.
+  /// Allocates other shared memory of the block. Kernels of warpgroups use only dynamic shared memory, so that their
+  /// tiles begin at multiples of 1024 bytes.
   Ptr shared(int64_t elements, mlir::Type element) {
     return warpgroups ? e.sharedTile(elements, element) : e.shared(elements, element);
   }
-  /// Starts to copy `rows` rows of d elements, from rowAt(number), into a tile. All threads of the block must call it.
+  /// Starts to copy `rows` rows of d elements into a tile. rowAt(number) gives the place of a row. All threads of the
+  /// block must call this function.
   void stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt);
-  /// Waits until the copies of all threads have arrived, and no thread reads the previous tiles.
+  /// Waits until the copies of all threads have arrived, and until no thread reads the previous tiles.
   void meetTiles();
 
   /// A left operand, in pieces of 16 columns. For warpgroups it may be a tile of the block's rows.
@@ -77,24 +78,24 @@ public:
     llvm::SmallVector<Words> pieces;
     Ptr tile;
   };
-  /// Loads this warp's 16 rows as left operand: from global memory, where this thread's two rows begin at `from` +
-  /// at[0] and `from` + at[1], or from a tile.
+  /// Loads this warp's 16 rows as left operand from global memory. This thread's two rows begin at `from` + at[0] and
+  /// `from` + at[1]. The second function loads the rows from a tile.
   Left left(Ptr from, const Num (&at)[2]);
   Left left(Ptr tile);
-  /// The left operand that consists of these sums, rounded to bf16.
+  /// Returns the left operand that consists of these sums, rounded to bf16.
   Left left(llvm::ArrayRef<Num> sums);
 
-  /// The product left tile^T, for `rows` rows of the tile.
+  /// Returns the product left * tile^T, for `rows` rows of the tile.
   Carried timesTransposed(const Left &left, Ptr tile, int64_t rows);
-  /// sums += left * tile. The tile has as many rows as left has columns.
+  /// Adds left * tile to `sums`. The tile has as many rows as `left` has columns.
   void add(llvm::MutableArrayRef<Num> sums, const Left &left, Ptr tile);
 
   Carried zeros(int64_t count) { return Carried(count, e.real(0)); }
-  /// Reductions over the four threads that share a row.
+  /// Reduce over the four threads that share a row.
   Num sumOfRow(Num x);
   Num maximumOfRow(Num x);
-  /// The score of the product of an existing query and key, of query head `head`. `bias` has all addends, if there are
-  /// any.
+  /// Returns the score of the product of an existing query and key, of query head `head`. `bias` has all addends, if
+  /// there are any.
   AttentionShape::Score score(Num product, Ptr bias, Num head, Num query, Num key) {
     Num addend = a.biased ? bias.load(head * a.addends() + a.addendsAt(query) + key) : Num();
     return a.score(e, product, addend);
@@ -113,18 +114,19 @@ private:
   Carried timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows);
   Carried addByWarpgroups(llvm::ArrayRef<Num> before, const Left &left, Ptr tile);
 
-  /// The offset of this thread's row among four 8 x 8 matrices (ldmatrix), whose order is by rows first, or by columns
-  /// first.
+  /// The offset of this thread's row among the rows of four 8 x 8 matrices (ldmatrix). The matrices are ordered by rows
+  /// first, or by columns first.
   Num rowsFirst, columnsFirst;
 };
 
-/// The queries of a block, all of one head, and the loop over tiles of the keys and values that they see.
+/// The queries of a block, which are all of one head, and the loop over tiles of the keys and values that these queries
+/// see.
 class QueryBlock {
 public:
   using Carried = Emitter::Carried;
 
-  /// Sets the number of blocks of the kernel. Allocates shared memory for two tiles each of keys and values, of `tile`
-  /// keys.
+  /// Sets the number of blocks of the kernel. Allocates shared memory for two tiles of keys and two of values; a tile
+  /// has `tile` keys.
   QueryBlock(MmaAttention &at, Kernel &kernel, int64_t tile, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
              const std::optional<Dropping> &dropping);
   /// Must be called first inside the kernel, with the number of the block.
@@ -134,18 +136,18 @@ public:
   Num head, batch;
   MmaAttention::TwoRows query;
   Num rows[2], outRows[2]; ///< offsets of this thread's two queries, and of their results
-  Num drawn[2];            ///< their rows of weights, if some are dropped
+  Num drawn[2];            ///< the rows of weights of the two queries, if weights are dropped
 
-  /// The loop over tiles: meet(first key, tile of keys, tile of values, carried) returns the loop-carried values. Their
-  /// initial values are `init()`, which is emitted after the first copies.
+  /// Loops over tiles. meet(first key, tile of keys, tile of values, carried) returns the loop-carried values. Their
+  /// initial values come from `init()`, which is emitted after the first copies.
   Carried passKeys(llvm::function_ref<Carried()> init,
                    llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet);
-  /// Replaces the products of a tile by scores. Returns their slopes, if there are any.
+  /// Replaces the products of a tile by scores. Returns the slopes of the scores, if there are any.
   Carried score(Num first, Carried &products);
-  /// Replaces `values`, which have the layout of a tile's scores, by `hidden` for keys that the query does not see. It
-  /// is meant for `meet`.
+  /// Replaces each element of `values` by `hidden` if the query does not see its key. `values` has the layout of a
+  /// tile's scores. Call it in `meet`.
   Carried masked(Num first, Carried values, double hidden);
-  /// `values` in the same layout, with 0 for dropped weights.
+  /// Returns `values`, in the layout of a tile's scores, with 0 for dropped weights.
   Carried kept(Num first, const Carried &values);
 
 private:

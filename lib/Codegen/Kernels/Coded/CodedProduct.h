@@ -1,6 +1,6 @@
 //===- CodedProduct.h - Products with a matrix of codes --------------------------------===//
-// A fusion of a product with the ops that compute its matrix from codes. On a GPU it is a kernel; programs for CPUs
-// call the runtime instead, and the kernel for CPUs is only the reference of --check-kernels.
+// A coded product is a fusion of a product with the ops that compute its matrix from codes. On a GPU it is a kernel.
+// Programs for CPUs call the runtime instead; the kernel for CPUs is only the reference of --check-kernels.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_CODED_CODEDPRODUCT_H
 #define PC_LIB_CODEGEN_KERNELS_CODED_CODEDPRODUCT_H

@@ -11,15 +11,16 @@
 namespace pc::kernels {
 
 /// Matrix b of a product, [experts, k, n] with the strides of its descriptor. If `d.group` is not 0, b has codes, and
-/// `scales` their scales (pcrt_gemm_desc).
+/// `scales` has the scales of these codes (pcrt_gemm_desc).
 class Weights {
 public:
   /// If `aligned` is true, vectors begin at multiples of their size.
   Weights(const pcrt_gemm_desc &d, bool aligned, Ptr b, Ptr scales) : d(d), aligned(aligned), b(b), scales(scales) {}
 
   bool areCodes() const { return d.group != 0; }
-  /// The element (expert, k, n) as f32, or `width` elements from there on that are contiguous in memory. A vector along
-  /// k begins at a multiple of `width`, which is at most 16, so that half a group of 4 bits contains it.
+  /// Returns the element (expert, k, n) as f32, or a vector of `width` elements from there on. These elements must be
+  /// contiguous in memory. A vector along k begins at a multiple of `width`, which is at most 16. So half a group of
+  /// 4-bit codes contains the whole vector.
   Num load(Num expert, Num k, Num n, int64_t width = 0) const;
 
 private:

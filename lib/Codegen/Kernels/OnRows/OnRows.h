@@ -13,7 +13,7 @@
 
 namespace pc::kernels {
 
-/// A routed einsum, alone or as the product of a fusion with codes, and the kernel's buffers of its operands.
+/// A routed einsum, alone or as the product of a fusion with codes, and the buffers of the einsum's operands.
 struct RoutedBuffers {
   EinsumOp einsum;
   Grouped grouped;
@@ -26,7 +26,7 @@ std::optional<RoutedBuffers> routedBuffers(mlir::Operation *op, const Kernel &ke
 void emitRouted(const RoutedBuffers &routed, Kernel &kernel);
 void emitPlainRouted(const RoutedBuffers &routed, Kernel &kernel);
 
-/// A routed einsum and its buffers, or a plain product, which has one expert with all rows.
+/// A routed einsum and its buffers. It may also stand for a plain product, as one expert that has all rows.
 class OnRows {
 public:
   using Carried = Emitter::Carried;
@@ -65,8 +65,8 @@ public:
 struct RowBlock {
   Num expert, first, end, column;
 };
-/// Runs `body` for each block of up to `rows` rows (a divisor of a tile) and `columns` columns of n, in an order in
-/// which neighbouring blocks share rows or columns.
+/// Runs `body` for each block of up to `rows` rows (a divisor of a tile) and `columns` columns of n. The order is one
+/// in which neighbouring blocks share rows or columns.
 void forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
                   llvm::function_ref<void(const RowBlock &)> body);
 
