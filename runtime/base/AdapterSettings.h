@@ -12,8 +12,8 @@ namespace pcrt {
 
 constexpr const char *adapterConfigFile = "adapter_config.json", *adapterFile = "adapter_model.safetensors";
 
-/// The settings in DIRECTORY/adapter_config.json. "r" is a positive integer, "lora_alpha" a positive number. Throws
-/// PCRT_BAD_DATA, naming the key.
+/// Returns the settings in DIRECTORY/adapter_config.json. "r" is a positive integer, "lora_alpha" a positive number.
+/// Throws PCRT_BAD_DATA with a message that names the key.
 nlohmann::ordered_json readAdapterSettings(const std::string &directory);
 
 } // namespace pcrt

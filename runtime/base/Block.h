@@ -1,7 +1,7 @@
 //===- Block.h - Which part of a tensor a rank holds ----------------------===//
-// A block is the part of a tensor that one rank holds. A box is the part of a file's tensor that holds the value.
-// Blocks follow only from mesh, shape and layout, so any rank can compute the blocks of all others. forEachRun and
-// forEachPiece list the stretches of elements that are contiguous both in memory and in the file.
+// A block is the part of a tensor that one rank holds. A box is the part of a file's tensor that holds the value. The
+// blocks of all ranks follow from mesh, shape and layout, so any rank can compute them. forEachRun and forEachPiece
+// list the stretches of elements that are contiguous both in memory and in the file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_BLOCK_H
 #define PCRT_BASE_BLOCK_H
@@ -47,7 +47,7 @@ struct Block {
   int64_t elements() const { return product(size); }
 };
 
-/// The block of `rank`; the layout divides the shape (checked when the program is read).
+/// Returns the block of `rank`. The layout divides the shape, which is checked when the program is read.
 Block blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank);
 
 /// The number of ranks that hold the same block, and the index of `rank` among them.
@@ -55,7 +55,8 @@ struct Holder {
   int64_t count, index;
 };
 
-/// Ranks whose coordinates on the axes `apart` differ are never holders of the same block.
+/// Returns the holder of the block of `rank`. Ranks whose coordinates on the axes `apart` differ never count as holders
+/// of the same block.
 Holder holderOf(const Mesh &mesh, const Layout &layout, int rank, const std::vector<int> &apart = {});
 
 /// A box of a larger row-major tensor.

@@ -6,8 +6,8 @@
 
 namespace pcrt {
 
-/// PCRT_CACHE_DIR, otherwise $XDG_CACHE_HOME/pc, otherwise $HOME/.cache/pc. The result is empty, and nothing is cached,
-/// if PCRT_CACHE_DIR is empty or none of the variables is set. The directory may not exist yet.
+/// Returns PCRT_CACHE_DIR, otherwise $XDG_CACHE_HOME/pc, otherwise $HOME/.cache/pc. If PCRT_CACHE_DIR is empty, or none
+/// of the variables is set, returns an empty text, and nothing is cached. The directory may not exist yet.
 std::string cacheDirectory();
 
 } // namespace pcrt

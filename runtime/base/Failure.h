@@ -19,15 +19,15 @@ struct Failure {
 
 [[noreturn]] inline void fail(pcrt_status status, std::string message) { throw Failure{status, std::move(message)}; }
 
-/// `text` on one line, safe for a terminal and of bounded length. Messages quote names from files, which may hold
-/// anything. Control characters, and bytes that are not UTF-8, become "\x1b".
+/// Returns `text` on one line, safe for a terminal and of bounded length. Messages quote names from files, which may
+/// hold anything. Control characters, and bytes that are not UTF-8, become "\x1b".
 std::string printable(const std::string &text);
 
-/// The number of bytes of the UTF-8 character that begins at byte `at` of `text`. 0 if none begins there, or if it is a
-/// control character.
+/// Returns the number of bytes of the UTF-8 character that begins at byte `at` of `text`. Returns 0 if none begins
+/// there, or if it is a control character.
 size_t plainCharacter(const std::string &text, size_t at);
 
-/// Appends the text of errno, such as "file: No such file or directory".
+/// Returns `what` followed by the text of errno, such as "file: No such file or directory".
 std::string withErrno(const std::string &what);
 
 } // namespace pcrt

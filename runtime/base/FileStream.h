@@ -8,10 +8,10 @@
 
 namespace pcrt {
 
-/// Writes elements to a file as f32, or codes as they are. It gathers stretches that are neighbours in the file. It
-/// writes whole pages past the page cache (this is three times as fast, and the cache keeps its contents) and the rest
-/// through the cache. It borrows both descriptors. One thread uses it at a time. After a failed write the contents of
-/// the file are undefined.
+/// Writes elements to a file as f32, or codes as they are. Stretches that are neighbours in the file are gathered
+/// first. Whole pages are written past the page cache, which is three times as fast and leaves the cache's contents
+/// alone. The rest is written through the cache. The stream borrows both descriptors. One thread uses it at a time.
+/// After a failed write the contents of the file are undefined.
 class FileStream {
 public:
   /// `direct` is the file `fd`, opened once more with O_DIRECT, or -1 if that is impossible.
@@ -20,9 +20,9 @@ public:
   FileStream(const FileStream &) = delete;
   FileStream &operator=(const FileStream &) = delete;
 
-  /// Appends `count` elements of type `dtype`, which belong at `offset` in the file. If `sum` is not null, adds them to
-  /// it as elements `first`, `first` + 1 and so on. Returns false, with errno, if these or earlier elements could not
-  /// be written.
+  /// Appends `count` elements of type `dtype`, which belong at `offset` in the file. If `sum` is not null, adds the
+  /// elements to it as elements `first`, `first` + 1 and so on. Returns false, with errno, if these or earlier elements
+  /// could not be written.
   bool write(int64_t offset, const void *elements, int32_t dtype, int64_t count, TensorSum *sum = nullptr,
              int64_t first = 0);
   /// Writes the bytes that are still buffered. Returns false, with errno, on failure.

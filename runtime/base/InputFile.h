@@ -1,6 +1,6 @@
 //===- InputFile.h - A file to read ---------------------------------------===//
-// Files may change while a run reads them. They are read and never mapped. So if a file has become shorter or a disk
-// fails, the result is an error that names the file, and not a signal or zeros.
+// Files may change while a run reads them, so they are read and never mapped. If a file has become shorter or a disk
+// fails, the result is then an error that names the file, and not a signal or zeros.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_INPUTFILE_H
 #define PCRT_BASE_INPUTFILE_H
@@ -14,8 +14,8 @@ namespace pcrt {
 class InputFile {
 public:
   InputFile() = default;
-  /// Throws PCRT_BAD_DATA naming the file if it cannot be read or is not a regular file: a pipe has no length, and
-  /// reading it might block.
+  /// Opens the file. Throws PCRT_BAD_DATA, naming the file, if it cannot be read or is not a regular file. A pipe is
+  /// refused because it has no length, and reading it might block.
   explicit InputFile(const std::string &path);
   InputFile(InputFile &&other) noexcept { swap(other); }
   InputFile &operator=(InputFile &&other) noexcept {
@@ -28,8 +28,8 @@ public:
   int64_t size() const { return length; }
   const std::string &path() const { return name; }
 
-  /// Reads bytes [offset, offset + count). Throws PCRT_BAD_DATA, naming the file, if they cannot be read or the file
-  /// has become shorter.
+  /// Reads bytes [offset, offset + count). Throws PCRT_BAD_DATA, naming the file, if the bytes cannot be read or the
+  /// file has become shorter.
   void read(int64_t offset, int64_t count, void *to) const;
   std::string read(int64_t offset, int64_t count) const;
   /// The whole file.

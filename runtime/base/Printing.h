@@ -18,8 +18,8 @@ void printInBackground();
 /// output has failed. exit() calls it; call it before _exit.
 bool finishPrinting();
 
-/// Whether much text waits to be written to standard error. A process that relays the output of others stops reading
-/// from them meanwhile.
+/// Whether much text waits to be written to standard error. While this is so, a process that relays the output of
+/// others stops reading from them.
 bool printingLagsBehind();
 
 } // namespace pcrt

@@ -20,7 +20,7 @@ namespace pcrt {
 
 using Json = nlohmann::ordered_json;
 
-/// A tensor of the program: where it lies in the arena, and which part of it.
+/// A tensor of the program: where its block lies in the arena, and which part of the tensor the block is.
 struct Tensor {
   std::string name;
   int32_t dtype = PCRT_F32;
@@ -28,9 +28,9 @@ struct Tensor {
   Layout layout;         ///< Per dim, the mesh axes that split it, major to minor.
   std::vector<int> root; ///< Mesh axes on which only coordinate 0 holds the value.
   int64_t offset = 0;    ///< In the arena; unused for outputs.
-  bool varies = false;   ///< Each replica of local SGD has a value of its own.
+  bool varies = false;   ///< Each replica of local SGD has its own value.
 
-  /// Whether `rank` holds its block. If not, the memory is undefined.
+  /// Whether `rank` holds its block of this tensor. If not, the memory is undefined.
   bool isOn(const Mesh &mesh, int rank) const {
     return std::all_of(root.begin(), root.end(), [&](int axis) { return mesh.coordinate(rank, axis) == 0; });
   }
@@ -44,7 +44,8 @@ struct Part {
   Dims shape;         ///< Its shape in the file.
   Box box;            ///< A box of `shape`, or of another shape with as many elements (`view`).
 
-  /// A rank's block of the parameter relative to this part. It may begin before the part and end after it.
+  /// Returns a rank's block of the parameter relative to this part. The block may begin before the part and end after
+  /// it.
   Block inPart(Block block) const {
     for (size_t dim = 0; dim < start.size(); ++dim)
       block.start[dim] -= start[dim];
@@ -72,7 +73,7 @@ struct Parameter : Tensor {
   int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: one row, or no element.
   std::vector<Part> parts;            ///< One or more, which cover `valid`.
 
-  /// Whether it belongs to an adapter, and not to its base.
+  /// Whether the parameter belongs to an adapter, and not to the base.
   bool isAdapter() const { return parts[0].source.starts_with(adapterPrefix); }
 };
 
@@ -139,7 +140,7 @@ struct Program {
   Mesh mesh;
   int64_t zigzag = 0; ///< Ranks that split the sequence in zigzag order; 0: it has its own order.
 
-  /// The position in the sequence of local index `index`.
+  /// Returns the position in the sequence of local index `index`.
   int64_t position(int64_t index) const {
     if (!zigzag)
       return index;
@@ -198,13 +199,13 @@ struct Program {
   int stageAxis = -1, stage = 0;
   std::vector<const Program *> stages{this};
 
-  /// The parameter groups and frozen parameters, with their settings, numbers of tensors and elements, separated by
-  /// "; ", or "none".
+  /// Returns text about the parameter groups and frozen parameters, separated by "; ". For each, it has the settings
+  /// and the numbers of tensors and elements. Returns "none" if there are none.
   std::string groups() const;
   /// The plan as the report prints it; empty if there is no report.
   std::string plan() const;
-  /// The position of `rank`, which runs this program, among the ranks that hold its block of a parameter's tensor;
-  /// nullopt if an earlier stage also has the tensor, or if `rank` does not hold it.
+  /// Returns the position of `rank`, which runs this program, among the ranks that hold its block of a parameter's
+  /// tensor. Returns nullopt if an earlier stage also has the tensor, or if `rank` does not hold the tensor.
   std::optional<Holder> holderOf(const Tensor &tensor, const Parameter &parameter, int rank) const;
   /// Whether `rank` is the first of these ranks, which writes the block.
   bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const {

@@ -24,12 +24,12 @@ struct StoredTensor {
   std::string file;                ///< For messages.
 };
 
-/// The tensors of one file or of one checkpoint. It owns the open files; StoredTensors point to them and must not
-/// outlive it. Any number of threads may read.
+/// The tensors of one file or of one checkpoint. A Safetensors owns the open files. A StoredTensor points to them and
+/// must not outlive it. Any number of threads may read.
 class Safetensors {
 public:
-  /// Opens a file; a directory with model.safetensors; or one with model.safetensors.index.json and its shards. Throws
-  /// PCRT_BAD_DATA, naming the file and the tensor, if anything is wrong.
+  /// Opens a file, a directory with model.safetensors, or a directory with model.safetensors.index.json and its shards.
+  /// Throws PCRT_BAD_DATA, naming the file and the tensor, if anything is wrong.
   static Safetensors open(const std::string &path);
 
   /// The tensor of that name, or null.
@@ -39,7 +39,7 @@ public:
   const StoredTensor *findModelTensor(const std::string &name) const;
 
   const std::map<std::string, StoredTensor> &tensors() const { return all; }
-  /// The "__metadata__" of the (last) file.
+  /// Returns the "__metadata__" of the file, or of the last file if there are several.
   const std::map<std::string, std::string> &metadata() const { return meta; }
 
 private:
@@ -53,8 +53,8 @@ private:
 /// Whether `dtype` can be converted to f32 here: F32, F16, BF16 or F64.
 bool isFloatDtype(const std::string &dtype);
 
-/// Reads a tensor's elements as f32, in pieces. Small pieces that lie near each other, like those of a split row, share
-/// one system call. One thread uses a reader at a time; the tensor must outlive it.
+/// Reads a tensor's elements as f32, in pieces. Small pieces that are near each other, like those of a split row, share
+/// one system call. One thread uses a reader at a time. The tensor must outlive the reader.
 class FloatReader {
 public:
   /// The tensor must have a dtype for which isFloatDtype is true, or I8.

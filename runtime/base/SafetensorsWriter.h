@@ -1,5 +1,5 @@
 //===- SafetensorsWriter.h - Writing safetensors files from all ranks -----===//
-// Rank 0 creates the file with its header and its full size; then every rank writes the blocks that it owns to their
+// Rank 0 creates the file with its header and its full size. Then every rank writes the blocks that it owns to their
 // places.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_SAFETENSORSWRITER_H
@@ -36,13 +36,13 @@ public:
   /// Opens the file. The other ranks call it after create(). Throws PCRT_RESOURCE.
   void open();
 
-  /// Writes the part of a rank's block that lies inside the value (the rest is padding) to its place in the file.
-  /// `data` is the block in `dtype`. Returns PCRT_OK, or PCRT_RESOURCE with the reason in errno. Allocates nothing.
-  /// Only one thread may call it at a time.
+  /// Writes the part of a rank's block that lies inside the value to its place in the file. The rest of the block is
+  /// padding. `data` is the block in `dtype`. Returns PCRT_OK, or PCRT_RESOURCE with the reason in errno. Allocates
+  /// nothing. Only one thread may call this function at a time.
   pcrt_status write(int64_t place, const Dims &valid, const Block &block, const Box &box, int32_t dtype,
                     const void *data) const;
-  /// A stream for one of several writing threads, valid until close(). write() uses number 0. One thread must ask for
-  /// all other numbers before the threads begin.
+  /// Returns a stream for one of several writing threads, valid until close(). write() uses number 0. One thread must
+  /// ask for all other numbers before the threads begin.
   FileStream &stream(size_t number);
   /// The position of a tensor in the file, for write. It is valid once all tensors were added.
   int64_t placeOf(const std::string &name) const;

@@ -9,9 +9,9 @@
 
 namespace pcrt {
 
-/// Masks all signals from outside in the calling thread during its lifetime. Threads that the thread starts inherit the
-/// mask; the destructor restores the old one. Signals of faults stay open, because the kernel kills a process whose
-/// thread faults with its signal masked, even if there is a handler.
+/// Masks all signals from outside in the calling thread during the lifetime of this object. Threads that the calling
+/// thread starts inherit the mask. The destructor restores the old mask. Signals of faults stay open, because the
+/// kernel kills a process whose thread faults with its signal masked, even if there is a handler.
 class SignalsMasked {
 public:
   SignalsMasked() {

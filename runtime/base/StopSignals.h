@@ -9,8 +9,8 @@
 
 namespace pcrt {
 
-/// If a run that saves checkpoints gets one of these signals, it saves a checkpoint. SIGPIPE arrives if the reader of
-/// its output has ended.
+/// If a run that saves checkpoints gets one of these signals, it saves a checkpoint. A run gets SIGPIPE if the reader
+/// of its output has ended.
 constexpr int stopSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE};
 
 inline bool isStopSignal(int signal) {

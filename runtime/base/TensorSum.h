@@ -16,8 +16,8 @@ namespace pcrt {
 struct TensorSum {
   uint32_t low = 0, high = 0;
 
-  /// Adds `count` elements, of which the first is element `first` of its tensor (row major). If `copy` is not null, the
-  /// same pass also copies them there, at little extra cost.
+  /// Adds `count` elements, of which the first is element `first` of its tensor (row major). If `copy` is not null,
+  /// also copies the elements to `copy` in the same pass, at little extra cost.
   void add(int64_t first, const void *elements, int64_t count, void *copy = nullptr);
 
   TensorSum &operator+=(const TensorSum &other) {
@@ -27,15 +27,15 @@ struct TensorSum {
   }
   bool operator==(const TensorSum &other) const { return low == other.low && high == other.high; }
 
-  /// 16 hexadecimal digits.
+  /// Returns the sum as 16 hexadecimal digits.
   std::string text() const;
 };
 
 /// Sums by tensor name: over the elements that this rank has written or read, or over all ranks.
 using TensorSums = std::map<std::string, TensorSum>;
 
-/// The sum of `count` bytes. They are read as elements of 4 bytes, the last one padded with zeros. `count` is added as
-/// one more element.
+/// Returns the sum of `count` bytes. The bytes are read as elements of 4 bytes, the last one padded with zeros. `count`
+/// is added as one more element.
 TensorSum sumOfBytes(const void *bytes, int64_t count);
 
 } // namespace pcrt

@@ -10,9 +10,8 @@
 
 namespace pcrt {
 
-/// Returns `config` for weights that are stored as `dtype` ("float32"). It sets "dtype" and, if it is there,
-/// "torch_dtype" (transformers 4), also in an object "text_config". A text that is not a JSON object is returned
-/// unchanged.
+/// Returns `config` for weights that are stored as `dtype` ("float32"). Sets "dtype" and, if it exists, "torch_dtype"
+/// (transformers 4), also in an object "text_config". Returns a text that is not a JSON object unchanged.
 std::string configWithDtype(const std::string &config, const std::string &dtype);
 
 } // namespace pcrt

@@ -1,7 +1,7 @@
 //===- DirectoryLock.h - One run at a time saves to a directory -----------===//
-// DIR.lock names the process that saves to DIR: host, process, boot. The process holds an flock on it until it ends. If
-// the holder died on this machine, the next process takes the lock over; a lock of another machine must be removed by
-// the user.
+// DIR.lock names the process that saves to DIR by host, process and boot. The process holds an flock on DIR.lock until
+// it ends. If the holder died on this machine, the next process takes the lock over. The user must remove a lock of
+// another machine.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_DIRECTORYLOCK_H
 #define PCRT_CHECKPOINT_DIRECTORYLOCK_H
@@ -11,14 +11,14 @@
 
 namespace pcrt {
 
-/// The right of one process to save to a directory, from the constructor to the destructor. It owns DIR.lock. One
-/// thread uses it, but any thread may read tag().
+/// The right of one process to save to a directory, from the constructor to the destructor. The object owns DIR.lock.
+/// One thread uses the object, but any thread may read tag().
 class DirectoryLock {
 public:
-  /// Takes the lock of `directory` for this process. If the holder died, the constructor first calls `cleanUp` with the
-  /// holder's tag, to remove files whose names contain that tag. A process that is killed during this leaves the lock
-  /// unchanged for the next one. Throws PCRT_RESOURCE, naming the holder, if there is one, or if DIR.lock is not a lock
-  /// of a run.
+  /// Takes the lock of `directory` for this process. If the previous holder died, first calls `cleanUp` with that
+  /// holder's tag, to remove files whose names contain the tag. A process that is killed during this leaves the lock
+  /// unchanged for the next one. Throws PCRT_RESOURCE if another process holds the lock, naming the process, or if
+  /// DIR.lock is not a lock of a run.
   DirectoryLock(const std::string &directory, const std::function<void(const std::string &tag)> &cleanUp);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock &) = delete;

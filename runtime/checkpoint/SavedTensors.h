@@ -1,5 +1,5 @@
 //===- SavedTensors.h - The tensors of a checkpoint and their files -------===//
-// Saving and loading share this code.
+// Lists the tensors of a checkpoint. Saving and loading share this code.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_SAVEDTENSORS_H
 #define PCRT_CHECKPOINT_SAVEDTENSORS_H
@@ -16,7 +16,8 @@ constexpr const char *stateFile = "training_state.safetensors";
 constexpr const char *averageFile = PCRT_EMA_FILE;
 constexpr const char *configFile = "config.json";
 
-/// The file of the model, or of the adapter, whose base has files of its own.
+/// Returns the name of the model's file, or of the adapter's file if the program has an adapter. The base of an adapter
+/// has its own files.
 inline const char *modelFileOf(const Program &program) {
   return program.hasAdapter() ? adapterFile : "model.safetensors";
 }
@@ -31,7 +32,7 @@ struct Saved {
   int64_t replica = -1;   ///< The replica of local SGD that owns it; -1: all share it.
   bool inAverage = false; ///< It is in the file of averages, under its name in the model.
 
-  /// Whether it is an average, and not a parameter without one.
+  /// Whether the tensor is an average. The file of averages also has the parameters that have no average.
   bool isAverage() const { return inAverage && tensor != parameter; }
   std::string nameOf(const Part &part) const { return prefix + part.source; }
 };

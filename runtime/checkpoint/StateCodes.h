@@ -1,6 +1,7 @@
 //===- StateCodes.h - States in 8 bits that a checkpoint has in f32, and the reverse -------------===//
 // A checkpoint stores states as the program has them: f32, or codes with scales (pcrt/block_codes.h). A program that
-// has them in the other form converts them. Codes become the f32 numbers that they stand for; f32 is rounded.
+// has states in the other form converts them. Codes become the f32 numbers that they stand for; f32 is rounded to
+// codes.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_STATECODES_H
 #define PCRT_CHECKPOINT_STATECODES_H
@@ -20,9 +21,10 @@ struct StoredState {
   int rank;
   Device &device;
 
-  /// Adds checksums to `sums`, one for each part, if this rank would write the block.
+  /// Reads codes and decodes them. Adds checksums to `sums`, one for each part, if this rank would write the block.
   void decode(const std::vector<const StoredTensor *> &scales, std::vector<TensorSum> &sums) const;
-  /// Also writes the scales. Throws PCRT_INFEASIBLE if the plan splits them in another way than the codes.
+  /// Reads f32 and encodes it. Also writes the scales. Throws PCRT_INFEASIBLE if the plan splits the scales in another
+  /// way than the codes.
   void encode(const State &scales, std::vector<TensorSum> &sums) const;
   /// Reads codes as they are.
   void copy(std::vector<TensorSum> &sums) const;

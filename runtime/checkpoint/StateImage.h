@@ -11,7 +11,7 @@
 
 namespace pcrt {
 
-/// The places of one rank's parts of all parameters and states in a copy of them, one after the other.
+/// The layout of a copy of one rank's parameters and states: the place of each rank's part, one after the other.
 class StateImage {
 public:
   StateImage(const Program &program, int rank);

@@ -1,7 +1,7 @@
 //===- Trajectory.h - The record of how a checkpoint was made -------------===//
-// trajectory.json in a checkpoint: its step, everything that the numbers depend on (flags, data, optimizer), and the
-// sum of every tensor. It is written last: a directory without it is not a checkpoint. runtime/README.md describes the
-// file.
+// trajectory.json in a checkpoint has the step, everything that the numbers depend on (flags, data, optimizer), and the
+// sum of every tensor. It is written last, so a directory without it is not a checkpoint. runtime/README.md describes
+// the file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_TRAJECTORY_H
 #define PCRT_CHECKPOINT_TRAJECTORY_H
@@ -29,7 +29,7 @@ struct DataIdentity {
   std::string file; ///< The path as --data or its pattern gives it.
   int64_t tokens = 0;
   FileIdentity identity;
-  double weight = 1; ///< 0: one of several files to which no weights are given.
+  double weight = 1; ///< 0: there are several files, and no weights are given.
 };
 
 /// One identity for all files of tokens.

@@ -1,7 +1,7 @@
 //===- Admission.h - Accepts callers that know the secret -----------------===//
 // A caller has a few seconds to prove that it knows the secret (Handshake.h). All callers are served at the same time.
-// Their number is limited, and this process never allocates memory by a length that a caller sends. At the limit of
-// open files the listener pauses before it accepts again.
+// The number of callers is limited, and this process never allocates memory by a length that a caller sends. At the
+// limit of open files the listener pauses before it accepts again.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ADMISSION_H
 #define PCRT_COMM_ADMISSION_H
@@ -31,8 +31,9 @@ struct Admitted {
   Greeting greeting;
 };
 
-/// A listening socket and the connections that are not admitted yet, all of which it owns. One thread calls serve()
-/// whenever descriptor() can be read. A bad caller costs its own connection and at most one warning of its kind.
+/// A listening socket and the connections that are not admitted yet. Admission owns all of them. One thread calls
+/// serve() whenever descriptor() can be read. A bad caller loses only its own connection and causes at most one warning
+/// of its kind.
 class Admission {
 public:
   Admission(Socket listener, AdmissionRules rules);
@@ -46,7 +47,8 @@ public:
 
   static constexpr double restSeconds = 0.1;
   static constexpr double patienceSeconds = 5; ///< For a whole handshake.
-  static constexpr size_t mostVisitors = 128;  ///< Limit of callers without a proof; beyond it the oldest is closed.
+  static constexpr size_t mostVisitors =
+      128; ///< The most callers without a proof; beyond it, the oldest connection is closed.
 
 private:
   /// A connection that is not admitted yet.

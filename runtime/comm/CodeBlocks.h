@@ -1,6 +1,6 @@
 //===- CodeBlocks.h - The arithmetic of codes of 8 bits -------------------===//
-// Hosts and devices compile the same functions, so that both compute the same bits. They must not be compiled with
-// contraction, because products are rounded before they are added.
+// Hosts and devices compile the same functions, so that both compute the same bits. The functions must not be compiled
+// with contraction, because products are rounded before they are added.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_CODEBLOCKS_H
 #define PCRT_COMM_CODEBLOCKS_H
@@ -42,7 +42,7 @@ PCRT_ON_BOTH inline void encodeBlock(const float *from, int64_t count, char *to)
   }
 }
 
-/// Decodes `count` elements of a block from `first` on, and writes them to `to`, or adds them.
+/// Decodes `count` elements of a block from `first` on. Writes them to `to`, or adds them to it.
 PCRT_ON_BOTH inline void decodeBlock(const char *block, int64_t first, int64_t count, bool adds, float *to) {
   const float scale = *reinterpret_cast<const float *>(block);
   const auto *codes = reinterpret_cast<const signed char *>(block + sizeof scale) + first;

@@ -1,7 +1,7 @@
 //===- Codes.h - Sums whose addends travel as codes of 8 bits -------------===//
-// Every member encodes its addend, and all members get all codes. Each adds the same codes in coordinate order, so the
-// sum has the same bits on all of them. For each addend it differs from the exact sum by at most 1/254 of the largest
-// magnitude in the block (pcrt/codes.h).
+// Every member encodes its addend, and all members get all codes. Each member adds the same codes in coordinate order,
+// so the sum has the same bits on all of them. For each addend, the sum differs from the exact sum by at most 1/254 of
+// the largest magnitude in the block (pcrt/codes.h).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_CODES_H
 #define PCRT_COMM_CODES_H
@@ -10,10 +10,11 @@
 
 namespace pcrt {
 
-/// Writes the codes of `elements` elements of f32, pcrt_code_words(elements) words.
+/// Writes the codes of `elements` elements of f32. The codes take pcrt_code_words(elements) words.
 void encode(const float *from, int64_t elements, void *codes, const ParallelFor &parallelFor);
 
-/// Decodes the codes of `members` members, which lie one after the other, and adds them to `out` in their order.
+/// Decodes the codes of `members` members, which are stored one after the other, and adds the numbers to `out` in the
+/// order of the members.
 void addDecoded(const void *codes, int members, int64_t elements, float *out, const ParallelFor &parallelFor);
 
 /// Carries out `desc`, an all_reduce with codes: a sum of f32. `memory` is the memory to which `desc.codes` refers.

@@ -35,8 +35,8 @@ struct Group {
   int size() const { return static_cast<int>(ranks.size()); }
 };
 
-/// Splits the local work of a move over the threads of this rank. It is a function pointer and its context, so that no
-/// call allocates. The default runs the work on the calling thread.
+/// Splits the local work of a move over the threads of this rank. It consists of a function pointer and the function's
+/// context, so that no call allocates. The default runs the work on the calling thread.
 class ParallelFor {
 public:
   /// Runs on items [lo, hi).
@@ -64,8 +64,8 @@ private:
 
 class TcpControl;
 
-/// Moves of one group that have been started. The caller owns it and everything to which it points, and keeps both
-/// unchanged until the wait returns.
+/// Moves of one group that have been started. The caller owns the ticket and everything to which it points, and keeps
+/// both unchanged until the wait returns.
 struct Ticket {
   const pcrt_move_desc *moves = nullptr; ///< `count` of them, with their sources and results.
   int count = 0;
@@ -99,7 +99,7 @@ struct Flow {
 };
 
 /// The connection of this rank with the others of its run. One thread at a time may use it. It owns the arena. After a
-/// call has returned anything but PCRT_OK, the run is over: the caller ends with that status.
+/// call has returned anything but PCRT_OK, the run is over, and the caller ends with that status.
 class Comm {
 public:
   virtual ~Comm() = default;
@@ -122,9 +122,10 @@ public:
   pcrt_status move(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                    const ParallelFor &parallelFor = {});
 
-  /// start begins the moves of `ticket` without waiting for other ranks; wait returns when they are done. Between the
-  /// two, sources must not change and results are undefined; any number of tickets may be in flight. All members start
-  /// the moves of a group in the same order, and wait in the same order, including other moves of the group.
+  /// `start` begins the moves of `ticket` without waiting for other ranks. `wait` returns when the moves are done.
+  /// Between the two calls, sources must not change and results are undefined. Any number of tickets may be in flight.
+  /// All members start the moves of a group in the same order, and wait in the same order, including other moves of the
+  /// group.
   pcrt_status start(Ticket &ticket, const ParallelFor &parallelFor = {});
   pcrt_status wait(Ticket &ticket, const ParallelFor &parallelFor = {});
 
@@ -136,8 +137,8 @@ public:
   /// Whether the arena still holds what an earlier process of this rank had in it.
   virtual bool hasOldArena() const { return false; }
 
-  /// Copies a message into flow `flow`, and waits only while all of its slots are full. The caller may change `data`
-  /// after it returns.
+  /// Copies a message into flow `flow`. Waits only while all slots of the flow are full. The caller may change `data`
+  /// after the call returns.
   pcrt_status send(int flow, const void *data);
   /// Waits for the next message of flow `flow`, and copies it to `data`.
   pcrt_status receive(int flow, void *data);
@@ -148,7 +149,7 @@ public:
   virtual void note(const char *) {}
 
   /// Exists while this rank saves or logs, which may take longer than the timeout. As long as the rank's process runs,
-  /// others wait for it without a timeout, except while it waits for other ranks itself.
+  /// others wait for it without a timeout, except while this rank itself waits for other ranks.
   class Busy {
   public:
     explicit Busy(Comm &comm) : comm(comm) {
@@ -166,20 +167,21 @@ public:
     Comm &comm;
   };
 
-  /// Returns when all ranks have called it.
+  /// Returns when all ranks have called barrier().
   virtual pcrt_status barrier() = 0;
 
-  /// Gathers small control data: `n` bytes (the same number on all ranks) from each rank, in rank order, into `all`,
-  /// which has size() * n bytes.
+  /// Gathers small control data: each rank gives `n` bytes, the same number on all ranks. `all` gets them in rank order
+  /// and has size() * n bytes.
   virtual pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) = 0;
 
-  /// Tells the other ranks that this one gives up. They end with PCRT_PEER_LOST and a message that names this rank and
-  /// quotes `message`, within a second even if they are inside a long computation. Call it before this rank ends with a
-  /// status other than PCRT_OK.
+  /// Tells the other ranks that this one gives up. They end with PCRT_PEER_LOST within a second, even if they are
+  /// inside a long computation. Their message names this rank and quotes `message`. Call this before this rank ends
+  /// with a status other than PCRT_OK.
   virtual void abort(pcrt_status status, const char *message) = 0;
 
-  /// Bytes of other ranks' memory that this process currently has mapped. The kernel counts them in this process's
-  /// resident set (VmHWM, ru_maxrss), too; they stay mapped, so VmHWM minus this number is the rank's own peak.
+  /// Returns the bytes of other ranks' memory that this process currently has mapped. The kernel also counts these
+  /// bytes in this process's resident set (VmHWM, ru_maxrss). They stay mapped, so VmHWM minus this number is the
+  /// rank's own peak.
   virtual int64_t peerResidentBytes() const { return 0; }
 
   /// The control plane of a `tcp` run; null for other transports.
@@ -212,9 +214,9 @@ protected:
   /// Tells the other ranks whether this one is busy (Busy).
   virtual void setBusy(bool) {}
 
-  /// Sets `problem` to a message if the arenas of all ranks, `bytes` on this one, do not fit into the memory that is
-  /// available on their machines, and to "" otherwise. All ranks call it before any of them touches its arena, and all
-  /// get the same answer.
+  /// Sets `problem` to a message if the arenas of all ranks do not fit into the memory that is available on their
+  /// machines, and to "" otherwise. This rank's arena has `bytes`. All ranks call this function before any of them
+  /// touches its arena, and all get the same answer.
   pcrt_status checkArenas(int64_t bytes, std::string *problem);
 
   /// Records `message` as error() and returns `status`.
@@ -223,23 +225,25 @@ protected:
 private:
   int myRank, numRanks;
   std::string lastError;
-  int busy = 0; ///< How many Busy live.
+  int busy = 0; ///< How many Busy objects exist.
 };
 
-/// Connects this process with the other ranks of its run. The environment decides which one: the variables of pc-run
-/// (PCRT_*), torchrun (RANK, WORLD_SIZE, ...), mpirun (OMPI_COMM_WORLD_*) or srun (SLURM_*). Without any of them there
-/// is one rank. PCRT_TRANSPORT=self|shm|mpi|tcp|virtual overrides the choice of transport. On failure, `error` is the
-/// message.
+/// Connects this process with the other ranks of its run. The environment says which run that is: the variables of
+/// pc-run (PCRT_*), torchrun (RANK, WORLD_SIZE, ...), mpirun (OMPI_COMM_WORLD_*) or srun (SLURM_*). Without any of them
+/// there is one rank. PCRT_TRANSPORT=self|shm|mpi|tcp|virtual overrides the choice of transport. On failure, `error` is
+/// the message.
 pcrt_status connect(std::unique_ptr<Comm> *out, std::string *error);
 
-/// Calls `body` for every rank that this process runs: once, connected as above, or with PCRT_TRANSPORT=virtual once
-/// per rank, each on a thread of its own. `programRanks` is the program's number of ranks, used for virtual ranks if
-/// pc-run does not set it. With `onDevices`, devices carry out the moves, and the default transport of several ranks is
-/// `tcp`. A body that fails has called Comm::abort. Returns its status, or connect's with a reason in `error`.
+/// Calls `body` for every rank that this process runs. There is one such rank, connected as above; with
+/// PCRT_TRANSPORT=virtual, this process runs all ranks, each on its own thread. `programRanks` is the program's number
+/// of ranks, which is the number of virtual ranks if pc-run does not set it. If `onDevices` is true, devices carry out
+/// the moves, and the default transport of several ranks is `tcp`. A body that fails has called Comm::abort. Returns
+/// the status of `body`, or that of `connect` with a reason in `error`.
 pcrt_status runRanks(int programRanks, bool onDevices, const std::function<pcrt_status(Comm &)> &body,
                      std::string *error);
 
-/// The number of threads that this rank may use: PCRT_THREADS, otherwise the number of cores to which it is pinned.
+/// Returns the number of threads that this rank may use: PCRT_THREADS, or otherwise the number of cores to which the
+/// rank is pinned.
 int threadsOfThisRank();
 
 } // namespace pcrt

@@ -18,8 +18,8 @@ struct Place {
   std::string run;                     ///< Names the run: the same on all of its ranks, different for other runs.
   int sharedFile = -1;                 ///< Under pc-run, the descriptor of the shared file; otherwise -1.
   std::vector<const char *> variables; ///< The launcher's variables from which these values come.
-  /// PCRT_TRANSPORT or the default. With `virtual`, this process runs all ranks; `size` is 1 if the program gives their
-  /// number.
+  /// PCRT_TRANSPORT or the default. With `virtual`, this process runs all ranks. If the program gives the number of
+  /// virtual ranks, `size` is 1.
   std::string transport;
 };
 
@@ -27,8 +27,8 @@ struct Place {
 inline constexpr const char *overTcp = "set PCRT_TRANSPORT=tcp and the same PCRT_SECRET for all ranks (for small runs, "
                                        "since all data then passes through rank 0)";
 
-/// Reads the environment. If a variable is wrong, including the numbers of variables PCRT_*, returns false with a
-/// message that names it.
+/// Reads the environment. If a variable is wrong, returns false with a message that names it. Numbers in variables
+/// PCRT_* are also checked.
 bool readPlace(Place *place, std::string *error);
 
 /// Returns `before`, followed by "RANK=0 WORLD_SIZE=8 in the environment say so; if they are left over from another
@@ -38,15 +38,15 @@ std::string whoSaysSo(const Place &place, const std::string &before);
 /// The cores that this process (or thread) may run on; at least one.
 std::vector<int> coresOfProcess();
 
-/// The part of `cores` for rank `rank` of `ranks`: an even share, or one core in turn if there are at least as many
-/// ranks as cores.
+/// Returns the part of `cores` for rank `rank` of `ranks`. This is an even share, or one core in turn if there are at
+/// least as many ranks as cores.
 std::vector<int> coresOfRank(const std::vector<int> &cores, int rank, int ranks);
 
 /// Pins the calling thread, and the threads that it starts, to these cores.
 void pinToCores(const std::vector<int> &cores);
 
-/// Opens /dev/null as standard input, output or error if one of them is closed, because files that are opened later
-/// must not get their numbers. Call it first.
+/// If standard input, output or error is closed, opens /dev/null in its place, because files that are opened later must
+/// not get its number. Call this first.
 void holdStandardFiles();
 
 /// Whether everything that was printed to standard output has been written.
@@ -56,7 +56,7 @@ bool standardOutputWritten();
 /// refused values other than 0 and 1.
 bool switchedOn(const char *variable, bool unset);
 
-/// PCRT_TIMEOUT_SECONDS: how long a rank waits for another one; 300 if unset.
+/// Returns PCRT_TIMEOUT_SECONDS, which is how long a rank waits for another one; 300 if unset.
 double timeoutSeconds();
 
 } // namespace pcrt

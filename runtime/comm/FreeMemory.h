@@ -1,6 +1,6 @@
 //===- FreeMemory.h - The memory that arenas may still use ----------------===//
-// A run whose arenas do not fit into memory would be killed by the kernel minutes later. These functions find out
-// before.
+// The kernel would kill a run whose arenas do not fit into memory, but only minutes later. These functions find this
+// out before the run begins.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_FREEMEMORY_H
 #define PCRT_COMM_FREEMEMORY_H
@@ -20,8 +20,8 @@ struct FreeMemory {
 };
 
 /// Reads MemAvailable from /proc/meminfo, and the limit and use of memory of the process's control group (version 1 or
-/// 2) and its parents. Cached pages that the kernel can drop count as free, as in MemAvailable. `root` is prepended to
-/// all paths, for tests.
+/// 2) and of the group's parents. Cached pages that the kernel can drop count as free, as in MemAvailable. `root` is
+/// prepended to all paths, for tests.
 FreeMemory freeMemory(const std::string &root = "");
 
 /// The bytes that a rank needs, and the memory of its machine.
@@ -31,8 +31,8 @@ struct MemoryWish {
   FreeMemory free;
 };
 
-/// The message of rank `rank` if a machine lacks memory for the wishes of its ranks, whose bytes are added up; empty if
-/// none does. `wishes` are in the order of the ranks.
+/// Returns the message of rank `rank` if a machine lacks memory for the wishes of its ranks together. Returns an empty
+/// text if no machine does. `wishes` are in the order of the ranks.
 std::string lackOfMemory(const std::vector<MemoryWish> &wishes, int rank);
 
 } // namespace pcrt

@@ -4,9 +4,9 @@
 //   caller: proof
 //   host:   Answer
 //   caller: one byte, since it may have stopped waiting
-// A proof is the HMAC-SHA256, keyed by the secret, of the side that proves and both greetings with their random bytes.
-// A proof is therefore useless on another connection, at the other end, and for another rank, run or port. The host
-// proves only after the caller has. All messages have a fixed size. Nothing is encrypted, and messages after the
+// A proof is an HMAC-SHA256, keyed by the secret. It covers the side that proves, and both greetings with their random
+// bytes. A proof is therefore useless on another connection, at the other end, and for another rank, run or port. The
+// host proves only after the caller has. All messages have a fixed size. Nothing is encrypted, and messages after the
 // handshake are not authenticated.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_HANDSHAKE_H
@@ -50,7 +50,8 @@ struct Answer {
 
 enum class Side : uint8_t { Caller, Host };
 
-/// The proof of `side` that it knows `secret`. `verdict` is the host's; it is Welcome for the caller.
+/// Returns the proof of `side` that it knows `secret`. `verdict` is that of the host; in a caller's proof it is
+/// Welcome.
 Bytes32 proofOf(Side side, const std::string &secret, const Greeting &caller, const Greeting &host, Verdict verdict);
 
 /// How a call ended.
@@ -62,8 +63,8 @@ enum class CallResult {
   Distrusted ///< The host itself has given no proof, or a wrong one.
 };
 
-/// The caller's part, on a connection that blocks. Draws the random bytes of `mine` and sets `host` to the other end's
-/// greeting. `deadline` is in seconds of monotonicSeconds().
+/// Does the caller's part of a handshake, on a connection that blocks. Draws the random bytes of `mine` and sets `host`
+/// to the other end's greeting. `deadline` is in seconds of monotonicSeconds().
 CallResult callHost(int fd, const std::string &secret, Greeting mine, double deadline, Greeting *host);
 
 /// "it does not accept this rank's secret (PCRT_SECRET)", for messages.

@@ -10,7 +10,7 @@
 
 namespace pcrt {
 
-/// The bytes of a huge page. Arenas begin at a multiple, so that the kernel can give them huge pages.
+/// The bytes of a huge page. Arenas begin at a multiple of it, so that the kernel can give them huge pages.
 constexpr int64_t kHugePage = 2 << 20;
 
 /// Anonymous memory, aligned to 2 MiB, which reads as zeros until it is written. It lives as long as this object.

@@ -1,7 +1,7 @@
 //===- Kept.h - The record of training state that outlives a rank's process -===//
-// pc-run holds the memory in which the arenas of a machine's ranks lie. If a rank is lost between two updates, that
-// memory still holds the state of training, and new processes can continue from it. A Kept records whether the memory
-// holds such a state, and after which step.
+// pc-run holds the memory for the arenas of a machine's ranks. If a rank is lost between two updates, that memory still
+// holds the state of training, and new processes can continue from it. A Kept records whether the memory holds such a
+// state, and after which step.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_KEPT_H
 #define PCRT_COMM_KEPT_H

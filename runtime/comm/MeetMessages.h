@@ -1,7 +1,7 @@
 //===- MeetMessages.h - Messages between members of open rounds and pc-meet -===//
 // In open local SGD, members (runs of one program) may join and leave, and synchronize at pc-meet at the end of each
-// round. Every rank of a member has a connection of its own, and sends and gets its own part of the parameters. After
-// the handshake (Handshake.h) a message is a MeetHead, the struct of its kind, and elements of f32; all are
+// round. Every rank of a member has its own connection, and sends and gets its own part of the parameters. After the
+// handshake (Handshake.h), a message is a MeetHead, the struct of the message's kind, and elements of f32; all are
 // little-endian.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_MEETMESSAGES_H

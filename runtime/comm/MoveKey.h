@@ -9,7 +9,7 @@
 
 namespace pcrt {
 
-/// One move, barrier or exchange of control data. Compared byte by byte, so it has no padding.
+/// Identifies one move, barrier or exchange of control data. Keys are compared byte by byte, so they have no padding.
 struct MoveKey {
   char name[96]; ///< The name of the op, cut if it is too long, and filled with zeros.
   int32_t kind, dtype, reduction, members;
@@ -18,12 +18,13 @@ struct MoveKey {
   uint64_t ranksHash; ///< A hash of the list of members.
 };
 
-/// makeKey(name) is the key of a barrier or of control data, with kind -1. makeKey(desc) is the key of a move.
+/// makeKey(name) returns the key of a barrier or of control data, whose kind is -1. makeKey(desc) returns the key of a
+/// move.
 MoveKey makeKey(const char *name, const Group &group);
 MoveKey makeKey(const pcrt_move_desc &desc, const Group &group);
 
-/// The key as text, such as "'all_reduce h.0.c_proj' (...)". For a barrier or control data, the bare name; empty for a
-/// key of zeros.
+/// Returns the key as text, such as "'all_reduce h.0.c_proj' (...)". For a barrier or control data, returns the bare
+/// name; for a key of zeros, an empty text.
 std::string describeKey(const MoveKey &key);
 
 /// The difference between two keys of one move, as the end of a message: "rank 0 runs ..., rank 1 runs ...; ...".
@@ -35,7 +36,7 @@ std::string rankName(int rank);
 /// "group (dp: ranks 0, 1)".
 std::string groupName(const Group &group);
 
-/// The group of all ranks of a run. Its slot is one that no program uses.
+/// Returns the group of all ranks of a run. Its slot is one that no program uses.
 Group worldGroup(int rank, int size);
 
 /// Seconds as text: "300" or "1.5".

@@ -25,18 +25,18 @@ std::string describeMove(const pcrt_move_desc &desc, int n);
 /// The error in this call, or "". `desc` may hold any bytes.
 std::string checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out);
 
-/// For slice and insert: the coordinate whose block member `me` takes or fills. For permute: the member whose value
-/// `me` gets. `desc.shift` does not include the coordinate on `desc.with`.
+/// For slice and insert, returns the coordinate whose block member `me` takes or fills. For permute, returns the member
+/// whose value `me` gets. `desc.shift` does not include the coordinate on `desc.with`.
 inline int sourceOf(const pcrt_move_desc &desc, int n, int me) {
   return desc.with ? (desc.shift + n - me) % n : (me + n - desc.shift) % n;
 }
-/// For permute: the member that gets `me`'s value.
+/// For permute, returns the member that gets the value of `me`.
 inline int targetOf(const pcrt_move_desc &desc, int n, int me) {
   return desc.with ? sourceOf(desc, n, me) : (me + desc.shift) % n;
 }
 
-/// Whether a move has no traffic, because of its kind or because its group is one rank. checkMove has accepted its
-/// kind.
+/// Whether a move has no traffic, because of its kind or because its group is one rank. checkMove must have accepted
+/// its kind.
 inline bool isLocalMove(const pcrt_move_desc &desc, const Group &group) {
   return pcrt_facts_of_move(desc.kind)->way == PCRT_WAY_LOCAL || group.size() == 1;
 }
@@ -44,22 +44,24 @@ void localMove(const pcrt_move_desc &desc, const Group &group, const void *in, v
                const ParallelFor &parallelFor);
 
 /// Computes outs[k][i] = ins[0][i + shift] (+) ins[1][i + shift] (+) ..., in this order, for i in [lo, hi) and every k.
-/// bf16 is added in f32 and rounded once; i32 wraps; max keeps NaNs. An out may equal an in where shift is 0.
+/// bf16 is added in f32 and rounded once; i32 wraps; max keeps NaNs. An output may be an input's memory if `shift` is
+/// 0.
 void reduceElements(int32_t dtype, int32_t reduction, const char *const *ins, int numIns, char *const *outs,
                     int numOuts, int64_t lo, int64_t hi, int64_t shift = 0);
 
-/// The part [lo, hi) of all_reduce's elements that member `me` of `n` adds: whole cache lines except for the last.
+/// Sets [lo, hi) to the part of all_reduce's elements that member `me` of `n` adds. The part consists of whole cache
+/// lines, except at the end of the elements.
 void allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *hi);
 
-/// Elements [lo, hi) of member `me`'s result, read from the inputs of all members.
+/// Reads elements [lo, hi) of member `me`'s result from the inputs of all members.
 void pullAllGather(const pcrt_move_desc &desc, int n, const char *const *ins, char *out, int64_t lo, int64_t hi);
 void pullReduceScatter(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo,
                        int64_t hi);
 void pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo, int64_t hi);
 
-/// Carries out member `me`'s share of a move between `n` members that can read and write each other's buffers: all of
-/// its own result or, in an all_reduce, its part of all results. Only an all_reduce uses the `outs` of other members.
-/// Returns null, or a message about what went wrong.
+/// Carries out member `me`'s share of a move between `n` members that can read and write each other's buffers. The
+/// share is all of the member's own result or, in an all_reduce, its part of all results. Only an all_reduce uses the
+/// `outs` of other members. Returns null, or a message about what went wrong.
 const char *carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
                           const ParallelFor &parallelFor);
 

@@ -15,7 +15,8 @@ namespace pcrt {
 /// The clock of one wait of one thread. The waiting loop asks isOver at least every `period` seconds.
 class Patience {
 public:
-  /// The largest number of seconds between two calls of isOver; a process that takes four times as long was suspended.
+  /// The largest number of seconds between two calls of isOver. If a process takes four times as long, it was
+  /// suspended.
   static constexpr double period = 0.25;
 
   explicit Patience(double timeout) : timeout(timeout), last(monotonicSeconds()) {}
@@ -29,8 +30,8 @@ public:
   }
   bool isOver() { return isOver(monotonicSeconds()); }
 
-  /// Call it when the timeout has passed. `idle` is the number of seconds since any rank was busy. Returns true if the
-  /// wait may continue.
+  /// Call this when the timeout has passed. `idle` is the number of seconds since any rank was busy. Returns true if
+  /// the wait may continue.
   bool isExtended(double idle) {
     if (!(idle < timeout))
       return false;

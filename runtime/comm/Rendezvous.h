@@ -1,7 +1,7 @@
 //===- Rendezvous.h - Ranks find their shared file without pc-run ---------===//
-// Rank 0 creates the file and passes its descriptor to the others through a socket in Linux's abstract namespace, named
-// after the run (MASTER_ADDR:MASTER_PORT, or the job of mpirun or srun). Nothing appears in any file system, and the
-// launcher's own port stays free.
+// Rank 0 creates the shared file and passes its descriptor to the other ranks through a socket in Linux's abstract
+// namespace. The socket is named after the run (MASTER_ADDR:MASTER_PORT, or the job of mpirun or srun). Nothing appears
+// in any file system, and the launcher's own port stays free.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_RENDEZVOUS_H
 #define PCRT_COMM_RENDEZVOUS_H

@@ -1,7 +1,7 @@
 //===- Rows.h - The all_to_all of rows that a mask chooses ----------------===//
-// Experts of a mixture lie on other ranks than tokens do. Of all pairs of token and expert, only those that a mask
-// chooses exist in memory, as rows. Every member has the mask of all tokens and experts, so it can compute the place of
-// any row on any member, and no counts have to be sent.
+// Experts of a mixture are on other ranks than tokens. Only those pairs of token and expert that a mask chooses exist
+// in memory, as rows. Every member has the mask of all tokens and experts. So it can compute the place of any row on
+// any member, and no counts have to be sent.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ROWS_H
 #define PCRT_COMM_ROWS_H
@@ -17,27 +17,28 @@ namespace pcrt {
 /// The largest number of experts per token in a move of rows; 0 for other moves.
 inline int64_t routedOf(const pcrt_move_desc &desc) { return desc.kind == PCRT_ALL_TO_ALL ? desc.shift : 0; }
 
-/// The number of rows for which a member has memory: for its block of tokens, and for its block of experts.
+/// The following functions return the number of rows for which a member has memory: for its block of tokens, and for
+/// its block of experts.
 int64_t mostRowsOfTokens(const pcrt_move_desc &desc, int n);
 int64_t mostRowsOfExperts(const pcrt_move_desc &desc, int n);
 
 /// The error in a move of rows; "" if there is none, or if the move is of another kind.
 std::string checkRows(const pcrt_move_desc &desc);
 
-/// `count` rows that are contiguous in two buffers: in that of the member `source` from row `from` on, and in that of
-/// the member that gets them from row `to` on.
+/// `count` rows that are contiguous in two buffers. In the buffer of the member `source`, they begin at row `from`. In
+/// the buffer of the member that gets them, they begin at row `to`.
 struct RowSegment {
   int source;
   int64_t from, to, count;
 };
 
 /// The numbers of rows that a mask chooses for each block of tokens and each expert, and the segments that follow from
-/// them. One thread uses an object at a time; count() replaces the previous move. After reserve(), it allocates
-/// nothing.
+/// these numbers. One thread uses an object at a time. count() replaces the previous move. After reserve(), the object
+/// allocates nothing.
 class RowCounts {
 public:
-  /// Counts the rows of `desc`. Returns null, or why not every row has a place. Allocates nothing if an earlier mask
-  /// was at least as large.
+  /// Counts the rows of `desc`. Returns null, or the reason why not every row has a place. Allocates nothing if an
+  /// earlier mask was at least as large.
   const char *count(const pcrt_move_desc &desc, int members);
   /// Like count(), from counts that were computed for chunks of tokens: [block of tokens, chunk, expert].
   const char *take(const pcrt_move_desc &desc, int members, const int32_t *ofChunks, int64_t chunks);

@@ -1,7 +1,7 @@
 //===- Secret.h - The shared secret of a run or a meeting -----------------===//
 // The secret comes from PCRT_SECRET or PCRT_SECRET_FILE; pc-run draws one for the ranks that it starts. Both ends of a
-// connection prove by HMAC-SHA256 that they know it (Handshake.h). Programs link only OpenSSL's SHA-256, statically:
-// its EVP functions would add 3.8 MB to each and read a configuration file.
+// connection prove by HMAC-SHA256 that they know the secret (Handshake.h). Programs link only OpenSSL's SHA-256,
+// statically, because its EVP functions would add 3.8 MB to each program and read a configuration file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SECRET_H
 #define PCRT_COMM_SECRET_H
@@ -18,7 +18,7 @@ using Bytes32 = std::array<char, 32>;
 /// The HMAC-SHA256 (RFC 2104) of `text`.
 Bytes32 hmacSha256(std::string_view key, std::string_view text);
 
-/// Whether both are equal. The time of the comparison does not depend on where they differ.
+/// Whether both are equal. The time of the comparison does not depend on where the two differ.
 bool areSame(const Bytes32 &one, const Bytes32 &other);
 
 /// Fills `bytes` from the system's random source; returns false if it has none.

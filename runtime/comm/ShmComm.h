@@ -1,7 +1,7 @@
 //===- ShmComm.h - Ranks of one machine, zero copy ------------------------===//
 // Members of a move announce the places of their buffers and read each other's memory directly, without copies. After
-// all members have announced a move, each carries out its share, in its own call or while it waits in another one. All
-// state lies in one shared file (ShmControl.h).
+// all members have announced a move, each carries out its share, in its own call or while it waits in another call. All
+// state is in one shared file (ShmControl.h).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMCOMM_H
 #define PCRT_COMM_SHMCOMM_H
@@ -11,12 +11,13 @@
 
 namespace pcrt {
 
-/// The transport between processes of one machine. Moves of a group are carried out in the order of their starts; moves
-/// of different groups are independent, and a rank that waits advances those of all groups. If a rank is late, lost or
-/// part of a circle of waits, an error names it and the run ends. It owns all mappings and the descriptor.
+/// The transport between processes of one machine. Moves of a group are carried out in the order of their starts. Moves
+/// of different groups are independent, and a rank that waits advances the moves of all groups. If a rank is late, lost
+/// or part of a circle of waits, an error names the rank and the run ends. A ShmComm owns all mappings and the
+/// descriptor.
 class ShmComm final : public Comm {
 public:
-  /// Joins the run whose shared file is `fd` as rank `rank`, and waits for all ranks. It takes over `fd`. `launched` is
+  /// Joins the run whose shared file is `fd` as rank `rank`, and waits for all ranks. Takes over `fd`. `launched` is
   /// true if pc-run started this rank.
   static pcrt_status join(int fd, int rank, bool launched, std::unique_ptr<Comm> *out, std::string *error);
   ~ShmComm() override;
@@ -74,8 +75,8 @@ private:
   }
   /// Checks that all members have announced the same move.
   pcrt_status compareKeys(const Group &group, uint64_t move);
-  /// The two halves of an exchange of control data: arrive announces it and waits until all members have; leave()
-  /// reports that this rank has finished and waits until all ranks have.
+  /// The two halves of an exchange of control data. arrive() announces the exchange and waits until all members have
+  /// announced it. leave() reports that this rank has finished and waits until all ranks have finished.
   pcrt_status arrive(const Group &group, const MoveKey &key, int64_t in);
   pcrt_status leave(const Group &group);
 
@@ -92,7 +93,7 @@ private:
     bool any() const { return in || out; }
   };
   Copies copiesOf(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) const;
-  /// Announces and carries out the moves of a queue in order, until those of `until` are done. If `until` is null,
+  /// Announces and carries out the moves of a queue in order, until the moves of `until` are done. If `until` is null,
   /// stops where it would have to wait.
   pcrt_status advance(Queue &queue, const Ticket *until, const ParallelFor &parallelFor);
   /// Advances the queues of all groups but `except`, without waiting.
@@ -103,14 +104,14 @@ private:
 
   /// Seconds since any rank was busy; a rank whose process is suspended does not count as busy.
   double secondsSinceBusy();
-  /// These two record the error and return its status; giveUp also tells the other ranks.
+  /// These two functions record the error and return its status. giveUp also tells the other ranks.
   pcrt_status giveUp(pcrt_status status, const std::string &message);
   pcrt_status peerLost(const std::string &doing);
   pcrt_status timedOut(const Wait &wait);
-  /// Whether ranks wait for each other in a circle that includes this one; describes the circle in `text`. Without a
-  /// text it does not allocate, because steps call it when a peer is late.
+  /// Whether ranks wait for each other in a circle that includes this rank. Describes the circle in `text`. If `text`
+  /// is null, does not allocate, because steps call this function when a peer is late.
   bool waitsInCircle(std::string *text = nullptr);
-  /// The move or message for which `rank` waits, for error messages; it uses only the number of `wait.group`.
+  /// Describes the move or message for which `rank` waits, for error messages. Uses only the number of `wait.group`.
   std::string doing(int rank, const Wait &wait);
 
   /// Maps [offset, offset + bytes) of the file over `mapping`, which may hold a smaller one.
@@ -120,8 +121,8 @@ private:
   char *ownScratch(int64_t bytes);
   /// Releases the pages of a large scratch memory, which no peer reads any more.
   void releaseScratch();
-  /// The address in this process of the byte at `offset`, which is in one of rank `peer`'s windows; null if it cannot
-  /// be mapped.
+  /// Returns the address in this process of the byte at `offset`, which is in one of rank `peer`'s windows. Returns
+  /// null if the byte cannot be mapped.
   char *peerPointer(int peer, int64_t offset);
 
   int fd;

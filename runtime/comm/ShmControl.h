@@ -25,12 +25,12 @@ constexpr uint64_t kMaxAnnounced = 32; ///< Moves of a group that can be in flig
 /// A rank's state in one of its groups. The rank writes it, the other members read it. The moves of a group are
 /// numbered from 1, in the order in which all members start them.
 struct alignas(128) Slot {
-  /// The number of moves that this rank has announced, and the number that are done: for these, it no longer accesses
-  /// the memory of other ranks.
+  /// The number of moves that this rank has announced, and the number of moves that are done. In moves that are done,
+  /// this rank no longer accesses the memory of other ranks.
   std::atomic<uint64_t> announced, done;
   Announcement ring[kMaxAnnounced];
 
-  /// The announcement of a move. It does not change until all members are done with the move.
+  /// Returns the announcement of a move. It does not change until all members are done with the move.
   Announcement &move(uint64_t number) { return ring[number % kMaxAnnounced]; }
   bool reached(struct Goal goal) const;
 };
@@ -61,11 +61,11 @@ struct alignas(128) FlowHeader {
 
 /// The state of one rank that other ranks and the launcher read.
 struct alignas(128) RankBlock {
-  std::atomic<int32_t> pid;            ///< 0 until it has joined.
-  std::atomic<int32_t> left;           ///< 1 after it has ended in an orderly way.
-  std::atomic<int32_t> savesOnSignals; ///< 1: stopSignals make it save and end with 128 + n.
+  std::atomic<int32_t> pid;            ///< 0 until the rank has joined.
+  std::atomic<int32_t> left;           ///< 1 after the rank has ended in an orderly way.
+  std::atomic<int32_t> savesOnSignals; ///< 1: stopSignals make the rank save and end with 128 + n.
   std::atomic<int32_t> goesBack;       ///< 1: a restart continues from before the non-finite numbers.
-  std::atomic<int64_t> arena;          ///< Bytes of its arena.
+  std::atomic<int64_t> arena;          ///< Bytes of the rank's arena.
   std::atomic<int64_t> scratch;        ///< Bytes of its scratch memory.
   std::atomic<int64_t> flows;          ///< Bytes of its flows.
   std::atomic<int32_t> waitsFor;       ///< 1 + the rank for which it has waited for more than a second; 0: none.
@@ -116,7 +116,7 @@ constexpr int kMaxRanks = 1024;
 
 constexpr int64_t controlBytes(int size) { return kRankBlocksOffset + size * int64_t(sizeof(RankBlock)); }
 
-/// Offsets in the file: rank r's arena (half a tebibyte), then its scratch memory and its flows (a quarter each).
+/// Offsets in the file: first rank r's arena (half a tebibyte), then its scratch memory and its flows (a quarter each).
 constexpr int64_t kWindowHalf = int64_t(1) << 39;
 constexpr int64_t arenaOffset(int rank) { return int64_t(rank + 1) * 2 * kWindowHalf; }
 constexpr int64_t scratchOffset(int rank) { return arenaOffset(rank) + kWindowHalf; }
@@ -126,15 +126,15 @@ constexpr int rankOfOffset(int64_t offset) { return int(offset / (2 * kWindowHal
 /// Creates the file for `size` ranks and returns its descriptor (closed on exec), or -1 with errno set.
 int createSharedFile(int size);
 
-/// Prepares the file of a run whose processes have all ended for another run. Arenas and Kept records stay. Returns
-/// false, with errno, if it failed.
+/// Prepares the file of a run whose processes have all ended, so that another run can use it. Arenas and Kept records
+/// stay. Returns false, with errno, if this failed.
 bool reuseSharedFile(int fd);
 
-/// Maps the control block of the file `fd`; null, with a reason in `error`, if `fd` is not such a file.
+/// Maps the control block of the file `fd`. Returns null, with a reason in `error`, if `fd` is not such a file.
 ControlBlock *mapControl(int fd, std::string *error);
 void unmapControl(ControlBlock *control);
 
-/// Seconds of a clock that never jumps.
+/// Returns the seconds of a clock that never jumps.
 inline double monotonicSeconds() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

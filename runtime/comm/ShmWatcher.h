@@ -1,6 +1,6 @@
 //===- ShmWatcher.h - Ends this rank soon after another one has died ------===//
 // A thread sleeps until a peer process ends or a failure is recorded. A rank inside a long computation would notice
-// only at its next move; the watcher gives it 0.4 s to do so and then ends the process with exit code 7.
+// this only at its next move. The watcher gives the rank 0.4 s to notice and then ends the process with exit code 7.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMWATCHER_H
 #define PCRT_COMM_SHMWATCHER_H
@@ -14,8 +14,8 @@ namespace pcrt {
 /// The watching thread of one rank, from the constructor to the destructor. It borrows the control block.
 class ShmWatcher {
 public:
-  /// Starts the thread, after all ranks have joined. With `launched`, pc-run also watches the ranks. It gets time to
-  /// report first, because it knows the signal or exit code.
+  /// Starts the thread, after all ranks have joined. If `launched` is true, pc-run also watches the ranks. The watcher
+  /// then lets pc-run report first, because pc-run knows the signal or exit code.
   ShmWatcher(ControlBlock &control, int rank, bool launched);
   ~ShmWatcher();
 
@@ -26,7 +26,7 @@ private:
   void run();
   void peerEnded(int peer);
   void endProcess();
-  /// Sleeps; true if the watcher is to stop.
+  /// Sleeps. Returns true if the watcher is to stop.
   bool stoppedWithin(int milliseconds);
 
   ControlBlock &control;

@@ -31,17 +31,17 @@ struct Socket {
 /// Waits until one of `events` of poll(2) has happened; returns false after `deadline`.
 bool waitFor(int fd, short events, double deadline);
 
-/// Reads exactly `bytes` bytes; false: the connection has ended, or the time is up.
+/// Reads exactly `bytes` bytes. Returns false if the connection has ended, or if the time is up.
 bool receiveBytes(int fd, void *to, size_t bytes, double deadline);
 
-/// Sends a message that fits an empty socket buffer; false: it did not.
+/// Sends a message that fits an empty socket buffer. Returns false if this failed.
 bool sendBytes(int fd, const void *from, size_t bytes);
 
-/// A blocking connection to `host` (a name or an address), or -1 with errno set.
+/// Returns a blocking connection to `host` (a name or an address), or -1 with errno set.
 Socket connectTo(const std::string &host, int port, double deadline);
 
-/// A non-blocking listening socket at `address` (an address or "localhost"; empty: all addresses of this machine) and
-/// `port` (0: any), or -1 with errno set.
+/// Returns a non-blocking listening socket, or -1 with errno set. `address` is an address or "localhost"; if it is
+/// empty, the socket listens at all addresses of this machine. If `port` is 0, the socket gets any free port.
 Socket listenAt(const std::string &address, int port);
 
 /// The port of a listening socket.

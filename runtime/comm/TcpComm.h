@@ -10,8 +10,8 @@
 
 namespace pcrt {
 
-/// The transport over TCP. A move is one gather of all sources, after which each member computes its own result. It
-/// owns the control plane and the arena.
+/// The transport over TCP. A move is one gather of all sources, after which each member computes its own result. A
+/// TcpComm owns the control plane and the arena.
 class TcpComm final : public Comm {
 public:
   /// Connects to the other ranks and waits for all of them.

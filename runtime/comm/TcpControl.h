@@ -1,7 +1,7 @@
 //===- TcpControl.h - Control messages between ranks ----------------------===//
 // Every rank holds one connection to rank 0. Rank 0 forwards messages: small data that the members of a group gather,
-// failures, and questions about progress. One thread per rank does all of it, so a dead rank is noticed and named while
-// others compute or wait for a device.
+// failures, and questions about progress. One thread per rank handles all messages, so a dead rank is noticed and named
+// while others compute or wait for a device.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPCONTROL_H
 #define PCRT_COMM_TCPCONTROL_H
@@ -33,7 +33,7 @@ struct Progress {
 struct ControlHooks {
   /// Fills in `counter` and `doing`. Called under the lock of TcpControl, on either of its threads.
   std::function<void(Progress &)> progress;
-  /// Ends the waits of the main thread, because the run has failed. Called on a thread of its own; it may block.
+  /// Ends the waits of the main thread, because the run has failed. Called on a separate thread. It may block.
   std::function<void()> endWaits;
 };
 
@@ -59,21 +59,21 @@ public:
   int size() const { return numRanks; }
   void setHooks(ControlHooks newHooks);
 
-  /// Gives `n` bytes to the members of `group` and gets theirs, in coordinate order. Sizes and keys may differ; the
+  /// Gives `n` bytes to the members of `group` and gets their data, in coordinate order. Sizes and keys may differ; the
   /// caller compares them. After PCRT_TIMEOUT or PCRT_PEER_LOST, `error` is the message, and all ranks know.
   pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n, std::vector<Part> *parts,
                      std::string *error);
 
-  /// Messages of flows (Comm.h), which go through rank 0. `index` is the number of the flow. Errors are those of
-  /// gather.
+  /// These functions pass messages of flows (Comm.h) through rank 0. `index` is the number of the flow. Errors are the
+  /// same as for gather.
   void openFlows(size_t count);
   pcrt_status sendLetter(const Flow &flow, int index, const void *data, std::string *error);
   pcrt_status takeLetter(const Flow &flow, int index, void *data, std::string *error);
-  /// Tells the other ranks where in its step this rank is, for their messages.
+  /// Tells the other ranks where this rank is in its step. They use this in their messages.
   void note(const char *doing);
 
-  /// Record whether this rank is busy (Comm::Busy), and whether it waits for other ranks in another way than by this
-  /// object.
+  /// Record whether this rank is busy (Comm::Busy), and whether it waits for other ranks in another way than through
+  /// this object.
   void setBusy(bool isBusy);
   void setWaiting(bool isWaiting);
   /// Seconds since any rank was busy, according to the answers of askProgress.
@@ -94,7 +94,7 @@ public:
   /// Says that the main thread knows about the failure and is about to end with `status`.
   void setReported(pcrt_status status) { reported.store(status); }
 
-  /// Asks all ranks for their progress; those that do not answer within `seconds` have an empty `doing`.
+  /// Asks all ranks for their progress. A rank that does not answer within `seconds` has an empty `doing`.
   std::vector<Progress> askProgress(double seconds = 1);
 
   /// Names the ranks to blame if this one has waited too long for `late`: "rank 2 (it does not answer at all)". Some of
@@ -137,14 +137,15 @@ private:
   void run();
   void wake();
   bool readFrom(Channel &channel, int rank);
-  /// Whether a header that `sender` sent, and then its message, can be used (TcpMessages.cpp).
+  /// Whether a header that `sender` sent can be used, and in the second function, the message that follows it
+  /// (TcpMessages.cpp).
   bool isSound(const Header &header, int sender) const;
   bool isSound(const Header &header, const Bytes &message) const;
   void writeTo(Channel &channel);
   bool allClosed() const;
   void connectionClosed(Channel &channel, int rank);
   void handle(const Header &header, Message message);
-  /// Sends `message` to `rank`: by its connection, or here.
+  /// Sends `message` to `rank` by its connection, or handles it here if `rank` is this rank.
   void deliver(int rank, const Message &message);
   void collect(const Header &header, const Message &message);
   void finishGathers();
@@ -154,8 +155,8 @@ private:
   void endProcess();
   /// Returns the status of a wait for `what` in a run that has failed, and sets `error`. The caller holds the lock.
   pcrt_status runIsOver(const std::string &what, std::string *error);
-  /// Waits until `reached` or the run fails. Call it under the lock. Returns false if the time is up; then `all` has
-  /// the ranks' progress.
+  /// Waits until `reached` returns true or the run fails. The caller holds the lock. If the time is up, returns false,
+  /// and `all` then has the ranks' progress.
   template <typename F>
   bool waitUntil(std::unique_lock<std::mutex> &lock, const F &reached, std::vector<Progress> *all);
   /// Fails the run because a wait for `what` took too long. `late` are the members of the group that have not come, or
@@ -173,7 +174,7 @@ private:
   std::vector<Channel> channels; ///< On rank 0, one for each rank; elsewhere one, to rank 0.
   int wakeEvent;
 
-  std::mutex mutex; ///< Guards what follows and the channels' queues.
+  std::mutex mutex; ///< Guards the members below and the channels' queues.
   std::condition_variable changed;
   ControlHooks hooks;
   uint64_t sequences[kMaxGroups] = {};
@@ -181,8 +182,8 @@ private:
   std::vector<Open> open;
   Message result; ///< The result of the current gather.
   std::vector<Progress> answers;
-  /// The state of a flow: at the receiver the letters that have arrived, at the sender the number of letters that the
-  /// receiver has taken.
+  /// The state of a flow. At the receiver, it has the letters that have arrived; at the sender, the number of letters
+  /// that the receiver has taken.
   struct Box {
     std::deque<Message> letters;
     uint64_t taken = 0;

@@ -1,7 +1,7 @@
 //===- TcpMeeting.h - Ranks of several machines find each other -----------===//
-// Every rank connects to rank 0, at the address that the launcher's environment gives. The port is PCRT_PORT; otherwise
-// MASTER_PORT, unless torchrun itself listens there; otherwise one of a few ports derived from the name of the run.
-// Both ends prove that they know the run's secret before they accept each other.
+// Every rank connects to rank 0, at the address that the launcher's environment gives. The port is PCRT_PORT, if it is
+// set. Otherwise it is MASTER_PORT, unless torchrun itself listens there. Otherwise it is one of a few ports derived
+// from the name of the run. Both ends prove that they know the run's secret before they accept each other.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPMEETING_H
 #define PCRT_COMM_TCPMEETING_H
@@ -39,8 +39,8 @@ struct Peer {
 /// Lets a connection send small messages at once, and notice within seconds that the other end's machine is gone.
 void configureSocket(int fd);
 
-/// Connects the ranks: on rank 0 `peers` gets a connection to every other rank, elsewhere one to rank 0. Waits for them
-/// up to timeoutSeconds(); the message of PCRT_TIMEOUT names those that did not come.
+/// Connects the ranks. On rank 0, `peers` gets a connection to every other rank; on other ranks, one to rank 0. Waits
+/// for the other ranks up to timeoutSeconds(); the message of PCRT_TIMEOUT names the ranks that did not come.
 pcrt_status meetOverTcp(const Place &place, const MeetingPoint &point, std::vector<Peer> *peers, std::string *error);
 
 } // namespace pcrt

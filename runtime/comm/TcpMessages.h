@@ -11,24 +11,24 @@
 
 namespace pcrt {
 
-/// Start of a Gather's payload; ranks of the members and the data follow.
+/// The start of a Gather's payload. The ranks of the members and the data follow it.
 struct GatherHead {
   MoveKey key;
   int32_t members, me;
 };
 
-/// Start of a member's part in a Gathered's payload; the data follow.
+/// The start of a member's part in a Gathered's payload. The data follow it.
 struct PartHead {
   MoveKey key;
   int64_t bytes;
 };
 
-/// Start of a Failed's payload; the message's text follows.
+/// The start of a Failed's payload. The text of the message follows it.
 struct FailedHead {
   int32_t rank, status;
 };
 
-/// The T at byte `at`, which need not be aligned.
+/// Reads a T at byte `at`, which need not be aligned.
 template <typename T> T readAt(const std::vector<char> &bytes, size_t at) {
   T value;
   memcpy(&value, bytes.data() + at, sizeof value);

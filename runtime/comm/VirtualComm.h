@@ -56,9 +56,8 @@ public:
 
   int size() const { return int(ranks.size()); }
 
-  /// Runs `body` for every rank, each on a thread of its own with a share of this process's cores, and returns the
-  /// status of the first failure. If a rank has failed and another one does not end within 0.7 s, it ends the process
-  /// with that status.
+  /// Runs `body` for every rank, each on its own thread with a share of this process's cores. Returns the status of the
+  /// first failure. If a rank has failed and another one does not end within 0.7 s, ends the process with that status.
   pcrt_status run(const std::function<pcrt_status(Comm &)> &body);
 
   std::mutex mutex;

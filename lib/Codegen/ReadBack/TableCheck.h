@@ -141,7 +141,7 @@ private:
   size_t taken = 0; ///< the number of matched calls
   llvm::DenseSet<mlir::Operation *> evaluated;
   llvm::DenseSet<mlir::OpOperand *> evaluatedSums,
-      evaluatedMoves; ///< sums, and moves of a start that are made one by one
+      evaluatedMoves; ///< `evaluatedMoves`: moves of a start, made one by one
 };
 
 /// pcrt_dtype of a tensor's elements, written independently of dtypeOf.
