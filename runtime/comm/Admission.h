@@ -47,8 +47,7 @@ public:
 
   static constexpr double restSeconds = 0.1;
   static constexpr double patienceSeconds = 5; ///< For a whole handshake.
-  static constexpr size_t mostVisitors =
-      128; ///< The most callers without a proof; beyond it, the oldest connection is closed.
+  static constexpr size_t mostVisitors = 128;  ///< Limit of callers without a proof; beyond it, closes the oldest.
 
 private:
   /// A connection that is not admitted yet.

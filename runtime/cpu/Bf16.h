@@ -1,8 +1,8 @@
 //===- Bf16.h - The ways in which the CPU multiplies bf16 -----------------===//
-// A CPU with AVX512_BF16 can multiply bf16 by instructions of its own, or widen it to f32, which is exact, and multiply
-// that. CPUs differ in which is faster: some execute vdpbf16ps at twice the rate of f32 FMA, some at less than half.
-// Both are therefore measured when a run starts, and all ranks use the faster way of the slowest rank, because their
-// results must not differ.
+// A CPU with AVX512_BF16 can multiply bf16 in two ways: by native instructions, or by widening it to f32, which is
+// exact, and multiplying that. CPUs differ in which way is faster: some execute vdpbf16ps at twice the rate of f32 FMA,
+// some at less than half. Both ways are therefore measured when a run starts. All ranks use the way that is faster on
+// the slowest rank, because their results must not differ.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_BF16_H
 #define PCRT_CPU_BF16_H
@@ -49,8 +49,8 @@ struct Bf16Choice {
 /// Measures the rates that the program needs, in this thread, for about 20 ms.
 Bf16Measurement measureBf16(const Bf16Uses &uses);
 
-/// The choice for ranks with these measurements. PCRT_CPU_BF16=0 or 1 overrides it; throws if that asks for
-/// instructions that a rank lacks.
+/// Returns the choice for ranks with these measurements. PCRT_CPU_BF16=0 or 1 overrides the choice. Throws if the
+/// variable asks for instructions that a rank lacks.
 Bf16Choice chooseBf16(const std::vector<Bf16Measurement> &ofRanks);
 
 /// The texts of the ways that are used, by name ("products", "kernels").

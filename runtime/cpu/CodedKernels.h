@@ -8,9 +8,9 @@
 
 namespace pcrt {
 
-/// A product with codes whose a [m, k] and c [m, n] are in f32; b and scales begin at the first of the n columns.
-/// `stride` is that of columns if the codes of a column are contiguous, otherwise that of k, in bytes. `scaleStride` is
-/// that of columns, or of groups.
+/// A product with codes. a [m, k] and c [m, n] are in f32; b and scales begin at the first of the n columns. `stride`,
+/// in bytes, is that between columns if the codes of a column are contiguous, otherwise that along k. `scaleStride` is
+/// that between columns, or between groups.
 struct CodedTask {
   static constexpr int64_t mostRows = 8; ///< that read b together
 
@@ -21,9 +21,9 @@ struct CodedTask {
   int64_t m, n, k, group, stride, scaleStride;
 };
 
-/// Adds to c the product of a and b, for codes of 8 bits without their scales. Without a, writes the numbers of b to c:
-/// as [n, k] if the codes of a column are contiguous, otherwise as [k, n]. If `isWide` is true, codes have 8 bits,
-/// otherwise 4.
+/// Adds the product of a and b to c. Codes of 8 bits are multiplied without their scales. If there is no a, writes the
+/// numbers of b to c: as [n, k] if the codes of a column are contiguous, otherwise as [k, n]. Codes have 8 bits if
+/// `isWide` is true, otherwise 4.
 void computeCoded(const CodedTask &task, bool isWide, bool byColumns);
 
 } // namespace pcrt

@@ -13,13 +13,13 @@
 
 namespace pcrt {
 
-/// Why a product with codes cannot be computed, or null.
+/// Returns the reason why a product with codes cannot be computed, or null.
 const char *checkCodes(const pcrt_gemm_desc &desc);
 
-/// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one, for some columns of a product
-/// whose b has codes. Every row of c is computed in the same way, so its bits do not depend on the other rows. The
-/// constructor allocates everything. One thread uses an object. `a`, `c` and `bias` begin at the share, `b` and
-/// `scales` at the whole product.
+/// Computes some columns of c = a b, or of c += a b if the product accumulates, plus a bias if it has one. b has codes.
+/// Every row of c is computed in the same way, so its bits do not depend on the other rows. The constructor allocates
+/// everything. One thread uses an object. `a`, `c` and `bias` begin at the columns of this share; `b` and `scales`
+/// begin at the whole product.
 class CodedProduct {
 public:
   /// `share` is the product with fewer columns, from `column` on.
@@ -28,10 +28,10 @@ public:
   /// Computes the first `rows` rows. For any number of rows from three on, a row of the result has the same bits.
   void run(const void *a, const void *b, void *c, const float *bias, const float *scales, int64_t rows);
 
-  /// For products of many rows: the product in f32 of some columns, as many as fit into a cache. Its a [m, k] and c [m,
-  /// n] have no gaps. Nothing if `run` is faster.
+  /// Returns a product in f32 of some columns, as many as fit into a cache. It is meant for products of many rows. Its
+  /// a [m, k] and c [m, n] have no gaps. Returns std::nullopt if `run` is faster.
   std::optional<pcrt_gemm_desc> wide() const;
-  /// Writes columns of b as that product reads them. Codes of 8 bits have no scale yet.
+  /// Writes columns of b as the product of `wide` reads them. Codes of 8 bits have no scale yet.
   void expand(const void *b, const float *scales, int64_t column, int64_t columns, float *to) const;
   /// Writes the first `m` rows of a in f32.
   void widen(const void *a, int64_t m, float *to) const;

@@ -15,9 +15,9 @@
 
 namespace pcrt {
 
-/// The device of one CPU rank. The rank's thread calls it. It owns the threads, the products, the scratch memory
-/// and the arena on disk; the arena in memory belongs to the Comm. Calls in a step allocate nothing; errors go to the
-/// context.
+/// The device of one CPU rank. The rank's thread calls it. It owns the threads, the products, the scratch memory and
+/// the arena on disk; the arena in memory belongs to the Comm. Calls in a step allocate nothing. Errors are written to
+/// the context.
 class CpuDevice final : public Device {
 public:
   /// Checks the program's kernels and products, and starts the threads. Throws.

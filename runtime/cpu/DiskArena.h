@@ -1,6 +1,7 @@
 //===- DiskArena.h - The arena on disk of one rank ------------------------===//
-// One file without a name, whose space is allocated before the first step, and threads that copy between it and memory
-// while the rank computes. The file bypasses the page cache (O_DIRECT) where its file system can do that.
+// The arena on disk is one file without a name, whose space is allocated before the first step. Threads copy between
+// the file and memory while the rank computes. The file bypasses the page cache (O_DIRECT) if its file system can do
+// that.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_DISKARENA_H
 #define PCRT_CPU_DISKARENA_H
@@ -17,8 +18,8 @@
 
 namespace pcrt {
 
-/// The file and its threads, from the constructor to the destructor. When the process ends in any way, the file is
-/// gone. start() and wait() allocate nothing.
+/// The file and its threads, from the constructor to the destructor. However the process ends, the file is gone
+/// afterwards. start() and wait() allocate nothing.
 class DiskArena {
 public:
   /// A copy between memory and byte `offset` of the file.
@@ -45,7 +46,8 @@ public:
   void write(int64_t offset, const void *from, int64_t bytes);
   void read(void *to, int64_t offset, int64_t bytes);
 
-  /// Why values should not be kept in `directory`, for a warning: it is in memory, or on another machine. Empty: none.
+  /// Returns why values should not be kept in `directory`, for a warning: it is in memory, or on another machine.
+  /// Returns an empty text if neither is the case.
   static std::string drawbackOf(const std::string &directory);
   /// Prints this warning.
   static void warnAbout(const std::string &directory);

@@ -1,7 +1,7 @@
 //===- Gemm.h - The matrix products of a program on the CPU ---------------===//
 // Every product is cut over the batch, the rows or the columns, and never over k, so that results do not depend on the
-// number of threads. Each thread of the pool calls oneDNN for its own part. A plain loop computes what oneDNN does not
-// support (k = 0, odd strides).
+// number of threads. Each thread of the pool calls oneDNN for its own part. A plain loop computes the products that
+// oneDNN does not support (k = 0, odd strides).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_GEMM_H
 #define PCRT_CPU_GEMM_H
@@ -15,17 +15,17 @@
 
 namespace pcrt {
 
-/// Checks a descriptor; returns null, or the error.
+/// Checks a descriptor. Returns null, or the error.
 const char *checkGemm(const pcrt_gemm_desc &desc);
 
 /// All products of a program. The constructor allocates everything; running a product allocates nothing from the heap.
 /// The owner of the pool calls it, one product at a time.
 class Gemms {
 public:
-  /// `descs` must have passed checkGemm. `nativeBf16` has the same meaning as in Matmul. With `rowsAlike`, the bits of
-  /// a row of c depend only on the same row of a and on b, and not on the row's number. Programs that generate text
-  /// need this: rows are tokens of requests, and an answer must not depend on other requests. Products of few rows then
-  /// read b once (ThinProduct).
+  /// `descs` must have passed checkGemm. `nativeBf16` has the same meaning as in Matmul. If `rowsAlike` is true, the
+  /// bits of a row of c depend only on the same row of a and on b, and not on the row's number. Programs that generate
+  /// text need this: rows are tokens of requests, and an answer must not depend on other requests. Products of few rows
+  /// then read b once (ThinProduct).
   Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool rowsAlike = false);
   ~Gemms();
 
@@ -33,8 +33,8 @@ public:
   /// failed.
   bool run(int index, const void *a, const void *b, void *c, const void *bias, const void *aux, const char **error);
 
-  /// Runs every distinct product once on `bytes` bytes of zeros (which stay zeros): oneDNN generates some of its code
-  /// on the first call.
+  /// Runs every distinct product once on `bytes` bytes of zeros, which stay zeros, because oneDNN generates some of its
+  /// code on the first call.
   void warmUp(void *zeros, int64_t bytes);
 
   /// Scratch memory of all threads, in bytes.

@@ -14,12 +14,12 @@
 
 namespace pcrt {
 
-/// Checks a grouped descriptor; returns null, or the error.
+/// Checks a grouped descriptor. Returns null, or the error.
 const char *checkGrouped(const pcrt_gemm_desc &desc);
 
 /// All grouped products of a program. Each run finds its rows from its mask, which takes little time compared with the
-/// product. In bf16 rows are multiplied tile by tile, because the library's products have fixed sizes. The owner of the
-/// pool calls it, one product at a time; after allocate() nothing is allocated.
+/// product. In bf16, rows are multiplied tile by tile, because the library's products have fixed sizes. The owner of
+/// the pool calls this object, for one product at a time. After allocate(), nothing is allocated.
 class GroupedProducts {
 public:
   /// `firstRegion` is the index of thread 0's memory for LibraryCall. `nativeBf16` has the same meaning as in Matmul.
@@ -61,8 +61,8 @@ private:
   void addUp(int thread, Part &part, const pcrt_gemm_desc &desc, const char *a, const char *b, char *c, int64_t lo,
              int64_t count, int64_t depth);
   void gradient(Plan &plan, const char *a, const char *b, char *c);
-  /// toRows copies a token's numbers to each of its rows; toTokens adds up a token's rows, which are of `dtype`, in the
-  /// order of its experts.
+  /// toRows copies a token's numbers to each row of the token. toTokens adds up the rows of a token, which are of
+  /// `dtype`, in the order of its experts.
   void toRows(const pcrt_gemm_desc &desc, const char *a, char *c);
   void toTokens(const pcrt_gemm_desc &desc, int32_t dtype, const void *a, void *c);
   void lines(const pcrt_gemm_desc &desc, const char *a, char *c);
@@ -70,7 +70,7 @@ private:
     if (status)
       statuses[size_t(thread)] = status;
   }
-  /// The memory of one thread: padded rows, then a sum, then the memory that the library needs.
+  /// Returns the memory of one thread. It consists of padded rows, then a sum, then the memory that the library needs.
   char *ofThread(int thread) const { return threads + thread * (bytes.pad + bytes.sum + bytes.scratch); }
   char *scratchOf(int thread) const { return ofThread(thread) + bytes.pad + bytes.sum; }
 

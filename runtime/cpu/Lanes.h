@@ -40,7 +40,7 @@ template <int lanes> struct Lanes {
     return x;
   }
   static PCRT_INLINE Floats load(const int8_t *from) { return __builtin_convertvector(loadBytes(from), Floats); }
-  /// The sum of the lanes, halves first.
+  /// Returns the sum of the lanes. Halves are added first.
   static PCRT_INLINE float sum(Floats x) {
     if constexpr (lanes == 1) {
       return x[0];
@@ -56,9 +56,9 @@ template <int lanes> struct Lanes {
 
 template <typename T> PCRT_INLINE float numberAt(const T *from) { return Lanes<1>::load(from)[0]; }
 
-/// Adds `depth` rows of b times elements of a to the rows of c, in columns [from, to). A task has a, b and c as
-/// pointers to matrices [m, k], [k, n] and [m, n]; a and c are f32 without gaps, and rows of b are `stride` numbers
-/// apart.
+/// Adds products to the rows of c, in columns [from, to): `depth` rows of b, each times an element of a. A task has a,
+/// b and c as pointers to matrices [m, k], [k, n] and [m, n]. a and c are f32 without gaps, and rows of b are `stride`
+/// numbers apart.
 template <int lanes, int rows, int depth, typename Task>
 PCRT_INLINE void addRows(const Task &task, int64_t stride, int64_t k, int64_t from, int64_t to) {
   using V = Lanes<lanes>;

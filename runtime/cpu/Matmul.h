@@ -14,16 +14,16 @@
 namespace pcrt {
 
 /// Tells oneDNN's OpenMP library that the calling thread works alone. A primitive keeps the number of threads with
-/// which it was created. Programs are not linked with the OpenMP library, which oneDNN loads.
+/// which it was created. oneDNN loads the OpenMP library; programs are not linked with it.
 void workAlone();
 
 /// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. Calls after the first allocate
-/// nothing from the heap. They return oneDNN's status. One thread uses an object at a time.
+/// nothing from the heap. Calls return oneDNN's status. One thread uses an object at a time.
 class Matmul {
 public:
-  /// With `packB`, setB converts b to the layout that the primitive prefers, once for all runs that follow. With
-  /// `nativeBf16`, products in bf16 also use oneDNN's primitives (Bf16.h). Throws dnnl::error if oneDNN does not
-  /// support the product on this CPU.
+  /// If `packB` is true, setB converts b to the layout that the primitive prefers, once for all runs that follow. If
+  /// `nativeBf16` is true, products in bf16 also use oneDNN's primitives (Bf16.h). Throws dnnl::error if oneDNN does
+  /// not support the product on this CPU.
   Matmul(const pcrt_gemm_desc &desc, const Operands &operands, bool packB, bool nativeBf16, const dnnl::engine &engine);
 
   /// Memory that setB and run need, aligned to 64 bytes.

@@ -1,6 +1,6 @@
 //===- Pool.h - The threads of one rank -----------------------------------===//
-// One thread per core, which spins between pieces of work, so that a fork-join takes a tenth of a microsecond. A thread
-// that waits long yields its core, then sleeps. The thread that owns the pool is thread 0.
+// A pool has one thread per core. The threads spin between pieces of work, so that a fork-join takes a tenth of a
+// microsecond. A thread that waits long yields its core, then sleeps. The thread that owns the pool is thread 0.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_POOL_H
 #define PCRT_CPU_POOL_H
@@ -23,7 +23,7 @@ public:
   using Task = void (*)(void *arg, int thread);
 
   /// Starts `threads` - 1 threads (at least one thread is used). If the process's affinity mask has enough cores, each
-  /// thread, the owner included, is pinned to one.
+  /// thread, the owner included, is pinned to one of them.
   explicit Pool(int threads);
   /// Ends the threads and gives the owner all of its cores again.
   ~Pool();
@@ -32,8 +32,8 @@ public:
 
   int size() const { return numThreads; }
 
-  /// Calls task(arg, t) on every thread t of the pool and waits. If tasks throw, it throws the first exception. Only
-  /// the owner may call it, and not from inside a task.
+  /// Calls task(arg, t) on every thread t of the pool and waits. If tasks throw, throws the first exception. Only the
+  /// owner may call this, and not from inside a task.
   void run(Task task, void *arg);
 
   /// Calls f(thread) on every thread and waits.
@@ -58,7 +58,8 @@ public:
     });
   }
 
-  /// The start of part `index` if `items` are cut into `parts` of nearly equal size. It does not overflow.
+  /// Returns the start of part `index` if `items` are cut into `parts` of nearly equal size. The computation does not
+  /// overflow.
   static int64_t cut(int64_t items, int64_t parts, int64_t index) {
     return items / parts * index + std::min(items % parts, index);
   }

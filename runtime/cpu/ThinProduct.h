@@ -1,7 +1,7 @@
 //===- ThinProduct.h - A product of few rows with a large matrix -----------===//
-// A program that generates text multiplies a few rows by every weight in each step, so it takes the time of reading the
-// weights. oneDNN packs the weights first and reads them in blocks, at half of the memory's rate. This product reads
-// them once, in the order in which they lie.
+// A program that generates text multiplies a few rows by every weight in each step. So a step takes the time of reading
+// the weights. oneDNN packs the weights first and reads them in blocks, at half of the memory's rate. This product
+// reads the weights once, in the order in which they are stored.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_THINPRODUCT_H
 #define PCRT_CPU_THINPRODUCT_H

@@ -1,7 +1,8 @@
 //===- AttentionPlan.h - Attention as a graph for cuDNN -------------------===//
-// cuDNN's backend API takes attention as a graph of tensors and operations and gives an execution plan: forward with
-// the log-sum-exp of the scores, and the gradient computed from it. A plan needs no device if its properties are given
-// as JSON, so the compiler can ask for the size of workspaces, and tests can ask whether plans exist.
+// cuDNN's backend API takes attention as a graph of tensors and operations and gives an execution plan. There is a plan
+// for the forward pass with the log-sum-exp of the scores, and one for the gradient, which is computed from it. A plan
+// needs no device if the device's properties are given as JSON. So the compiler can ask for the size of workspaces, and
+// tests can ask whether plans exist.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ATTENTIONPLAN_H
 #define PCRT_CUDA_ATTENTIONPLAN_H
@@ -38,7 +39,7 @@ struct AttentionPlan {
   int64_t workspaceBytes = 0;
 };
 
-/// Builds plans for one device or kind of device. It borrows the library's table; one thread uses it.
+/// Builds plans for one device or kind of device. The planner borrows the library's table. One thread uses it.
 class AttentionPlanner {
 public:
   /// Builds plans for the device of `handle`.
@@ -49,9 +50,9 @@ public:
   AttentionPlanner(const AttentionPlanner &) = delete;
   AttentionPlanner &operator=(const AttentionPlanner &) = delete;
 
-  /// Plans `desc` (bf16) with at most `mostWorkspace` bytes of workspace (< 0: any number). With `deterministic`, dQ is
-  /// added up in a fixed order, in a workspace of B x H x S x S, and AttentionAccumulator does not exist. Returns "" or
-  /// the library's error.
+  /// Plans `desc` (bf16) with at most `mostWorkspace` bytes of workspace (< 0: any number). If `deterministic` is true,
+  /// dQ is added up in a fixed order, in a workspace of B x H x S x S, and AttentionAccumulator does not exist. Returns
+  /// "" or the library's error.
   std::string build(const pcrt_attention_desc &desc, bool deterministic, int64_t mostWorkspace, AttentionPlan *plan);
 
 private:
@@ -60,8 +61,8 @@ private:
   DnnDescriptor device = nullptr;
 };
 
-/// The properties of a typical device of an architecture (80: A100, 90: H200, 100: B200) as the JSON that cuDNN reads;
-/// "" for others.
+/// Returns the properties of a typical device of an architecture (80: A100, 90: H200, 100: B200) as the JSON that cuDNN
+/// reads. Returns "" for other architectures.
 std::string deviceProperties(int arch);
 
 } // namespace pcrt::cuda

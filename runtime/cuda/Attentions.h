@@ -1,5 +1,5 @@
 //===- Attentions.h - The attentions of a program on cuDNN ----------------===//
-// Each attention runs by a plan of cuDNN or, if there is none, by kernels of the program itself.
+// Each attention runs by a plan of cuDNN or, if there is no plan, by the program's own kernels.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ATTENTIONS_H
 #define PCRT_CUDA_ATTENTIONS_H
@@ -12,18 +12,18 @@
 
 namespace pcrt::cuda {
 
-/// The attentions of one program. The rank's thread calls it. It owns cuDNN's handle and all plans and borrows the
-/// rest.
+/// The attentions of one program. The rank's thread calls this object. It owns cuDNN's handle and all plans and borrows
+/// the rest.
 class Attentions {
 public:
-  /// Loads the library. Throws PCRT_RESOURCE if it is missing and some attention has no kernels in the program.
-  /// `kernels` are the program's; null if no attention has any.
+  /// Loads the library. Throws PCRT_RESOURCE if the library is missing and some attention has no kernels in the
+  /// program. `kernels` are the program's kernels; null if no attention has any.
   Attentions(Session &session, const pcrt_program &program, Kernels *kernels);
   ~Attentions();
 
   /// Creates the plan of attention `index`, called with `args`, once for all layers of one shape. Throws PCRT_INTERNAL,
-  /// naming the attention, if it has neither a plan nor kernels in the program, and PCRT_RESOURCE if only a newer
-  /// library computes it correctly.
+  /// naming the attention, if it has neither a plan nor kernels in the program. Throws PCRT_RESOURCE if only a newer
+  /// library computes the attention correctly.
   void prepare(int index, void *const *args);
 
   /// Enqueues an attention on the compute stream; `args` are the arguments of pcrt_attention. Returns "" or the
@@ -31,7 +31,7 @@ public:
   std::string run(int index, void *const *args);
 
   const Opened &library() const { return opened; }
-  /// The reason why attentions run on the program's own kernels; "" if none does.
+  /// Returns the reason why attentions run on the program's own kernels; "" if no attention does.
   const std::string &whyOwn() const { return reason; }
   /// The largest workspace of all plans.
   int64_t workspaceBytes() const;

@@ -1,5 +1,5 @@
 //===- CodedSums.h - Sums between devices as codes of 8 bits --------------===//
-// The delta of a round of local SGD may travel as codes (pcrt/codes.h): a kernel encodes it, an all_gather moves the
+// The delta of a round of local SGD may be sent as codes (pcrt/codes.h). A kernel encodes it, an all_gather moves the
 // codes of all members, and a kernel decodes and adds them. A CPU computes the same bits (comm/Codes.h).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_CODEDSUMS_H
@@ -12,7 +12,8 @@
 
 namespace pcrt::cuda {
 
-/// Carries out the sums with codes of one rank. It owns the descriptors of their gathers, which a transport may keep.
+/// Carries out the sums with codes of one rank. The object owns the descriptors of the gathers of these sums, which a
+/// transport may keep.
 class CodedSums {
 public:
   explicit CodedSums(Session &session);

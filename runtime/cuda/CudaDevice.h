@@ -1,8 +1,8 @@
 //===- CudaDevice.h - Steps on a CUDA device ------------------------------===//
-// The functions of pcrt.h enqueue work on streams. The first step runs as it is enqueued (libraries do their lazy work
-// then), the second is captured into a graph, and from then on a step is one launch of the graph. Before the first
-// step, the program's step function is called once in mode Listen, which enqueues nothing, to learn which calls it
-// makes.
+// The functions of pcrt.h enqueue work on streams. The first step runs as it is enqueued, because libraries do their
+// lazy work then. The second step is captured into a graph, and from then on a step is one launch of the graph. Before
+// the first step, the program's step function is called once in mode Listen. In this mode it enqueues nothing; the
+// device only learns which calls it makes.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_CUDADEVICE_H
 #define PCRT_CUDA_CUDADEVICE_H
@@ -24,7 +24,8 @@
 namespace pcrt::cuda {
 
 /// The CUDA device of one rank. The rank's thread calls it. It owns everything on the device: arena, streams, events,
-/// graph, libraries' handles and the DeviceComm. Errors of enqueued work show at finish(); errors go to the context.
+/// graph, libraries' handles and the DeviceComm. Errors of enqueued work are found at finish(). Errors are written to
+/// the context.
 class CudaDevice final : public Device {
 public:
   CudaDevice(const Program &program, int ordinal);
@@ -60,7 +61,7 @@ public:
   Json figures() override;
 
 private:
-  /// The effect of a call of pcrt.h: to note the call, to enqueue its work, or to enqueue it into the graph that is
+  /// What a call of pcrt.h does: it notes the call, enqueues its work, or enqueues its work into the graph that is
   /// being captured.
   enum class Mode { Listen, Run, Capture };
   /// A scalar that a step passes to the observer, and the address of its copy on the host.
@@ -104,11 +105,11 @@ private:
   pcrt_status begin(pcrt_context &context, Part &part, int64_t number);
   void findUpdates();
   void allocateAfterArena(pcrt_context &context);
-  /// Lets work on `stream` that changes parameters or states wait for the copies of the state.
+  /// Makes work on `stream` that changes parameters or states wait for the copies of the state.
   pcrt_status beforeUpdate(pcrt_context &context, Stream stream);
   void clearArena();
   void prepareInputs();
-  /// Turns the result of a call of the driver for entry `name` of a table into a status; in blocking mode, waits for
+  /// Turns the result of a call of the driver, for entry `name` of a table, into a status. In blocking mode, waits for
   /// the work first.
   pcrt_status done(pcrt_context &context, Result result, const char *what, const char *name);
   std::string howToFind() const;
@@ -116,7 +117,8 @@ private:
   pcrt_status localMove(pcrt_context &context, int index, const void *in, void *out);
   bool isLocal(const pcrt_context &context, int move) const;
   bool isCarry(int move) const { return program.abi.moves[move].kind == PCRT_CARRY; }
-  /// The number of the link of a carry: those from and to the host and the disk follow the groups.
+  /// Returns the number of the link of a carry. The links from and to the host and the disk are numbered after the
+  /// groups.
   int linkOf(const pcrt_move_desc &move) const { return program.abi.num_groups + move.reduction; }
   static constexpr size_t numLinks = 4;
   void openHostArenas(pcrt_context &context);

@@ -1,7 +1,7 @@
 //===- DeviceComm.h - Moves between devices, enqueued on streams ----------===//
 // The interface of a transport between devices. Calls only enqueue work, so that a step that makes them can be captured
-// into a graph and replayed. Comm stays the ranks' control plane (barriers, small data, failures). Equivalent in
-// PyTorch: a process group's backend, with its calls on a given stream.
+// into a graph and replayed. Comm stays the ranks' control plane (barriers, small data, failures). In PyTorch, the
+// equivalent is a process group's backend, with its calls on a given stream.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_DEVICECOMM_H
 #define PCRT_CUDA_DEVICECOMM_H
@@ -15,7 +15,7 @@
 
 namespace pcrt::cuda {
 
-/// A flow between two ranks as all ranks of a run see it: they open all flows in one order.
+/// A flow between two ranks, as all ranks of a run see it. All ranks open all flows in one order.
 struct DeviceFlow {
   int source = -1;                 ///< The rank that sends, if this rank is one of the two; otherwise -1.
   bool sends = false;              ///< This rank is the source.
@@ -23,13 +23,13 @@ struct DeviceFlow {
   const pcrt_flow *flow = nullptr; ///< The flow in the table of the source's program.
 };
 
-/// The number of lanes of a flow. A lane is a stream with a communicator of its own, and message n uses lane n % lanes.
-/// One communicator is not enough: its calls run in order, so a receive that waits for its message blocks all calls
-/// after it. Of `slots` messages one is read and the others may be in flight. Each of these has a lane, on which one
-/// receive is posted in advance. So a device waits only if all `slots` slots are full.
+/// Returns the number of lanes of a flow. A lane is a stream with its own communicator, and message n uses lane n %
+/// lanes. One communicator is not enough: its calls run in order, so a receive that waits for its message blocks all
+/// later calls. Of `slots` messages, one is read and the others may be in flight. Each of these others has a lane, on
+/// which one receive is posted in advance. So a device waits only if all `slots` slots are full.
 inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
 
-/// Lanes of all flows of a program.
+/// Returns the number of lanes of all flows of a program.
 inline int lanesOf(const pcrt_program &program) {
   int lanes = 0;
   for (int flow = 0; flow < program.num_flows; ++flow)
@@ -37,8 +37,8 @@ inline int lanesOf(const pcrt_program &program) {
   return lanes;
 }
 
-/// The moves and messages of one rank's device. The rank's thread calls it. After a call has failed, error() is the
-/// message and the run is over.
+/// The moves and messages of one rank's device. The rank's thread calls this object. After a call has failed, error()
+/// is the message and the run is over.
 class DeviceComm {
 public:
   virtual ~DeviceComm() = default;
@@ -46,7 +46,7 @@ public:
   /// The name of the transport: "nccl", "virtual" or "host".
   virtual const char *name() const = 0;
 
-  /// Whether each group's moves may run on a stream of its own. If not, all of them are enqueued on the compute stream.
+  /// Whether each group's moves may run on a separate stream. If not, all of them are enqueued on the compute stream.
   virtual bool hasStreams() const { return true; }
 
   /// Whether enqueue() may be called while its stream is captured. If not, every step is enqueued again.
@@ -71,19 +71,19 @@ public:
   /// by all ranks. Throws a Failure.
   virtual void openFlows(const std::vector<DeviceFlow> &all) = 0;
 
-  /// Whether messages pass through lanes, with slots and events that StageFlows owns. If so, it calls enqueueMessage,
-  /// otherwise enqueueSend and enqueueReceive.
+  /// Whether messages pass through lanes, with slots and events that StageFlows owns. If so, StageFlows calls
+  /// enqueueMessage, otherwise enqueueSend and enqueueReceive.
   virtual bool hasLanes() const { return false; }
 
-  /// Enqueues message `number` of the step in flow `index` of the program on `stream`, which is the stream of its lane.
-  /// It sends from or receives to `at` on the device.
+  /// Enqueues message `number` of the step, in flow `index` of the program, on `stream`, which is the stream of the
+  /// message's lane. The message is sent from or received to `at` on the device.
   virtual pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) {
     (void)index, (void)number, (void)at, (void)stream;
     return PCRT_INTERNAL;
   }
 
-  /// These enqueue the next message of flow `index` on `stream`. Work that is enqueued later may overwrite the source
-  /// of a send, and sees the received data. `data` lies on the device.
+  /// These functions enqueue the next message of flow `index` on `stream`. Work that is enqueued later may overwrite
+  /// the source of a send, and sees the received data. `data` is on the device.
   virtual pcrt_status enqueueSend(int index, const void *data, Stream stream) {
     (void)index, (void)data, (void)stream;
     return PCRT_INTERNAL;
@@ -101,8 +101,8 @@ public:
   virtual pcrt_status enqueueTask(int number, Stream stream) { return (void)number, (void)stream, PCRT_OK; }
 
   /// Waits until the work on `stream` is done, and watches for lost peers and timeouts. The default implementation asks
-  /// only the driver. After PCRT_PEER_LOST and PCRT_TIMEOUT, error() names rank, op and axis; other failures are the
-  /// driver's (PCRT_INTERNAL with an empty error()).
+  /// only the driver. After PCRT_PEER_LOST and PCRT_TIMEOUT, error() names rank, op and axis. Other failures are
+  /// failures of the driver (PCRT_INTERNAL with an empty error()).
   virtual pcrt_status wait(const Driver &driver, Stream stream) {
     return driver.cuStreamSynchronize(stream) == Success ? PCRT_OK : PCRT_INTERNAL;
   }
@@ -127,8 +127,8 @@ protected:
 
 class Session;
 
-/// Opens the moves of this rank's device in a run of several ranks. All ranks call it. Throws a Failure.
-/// `besideProducts` says for each group whether products run while its moves are in flight, and `arenaIsUsed` that the
+/// Opens the moves of this rank's device in a run of several ranks. All ranks call this function. Throws a Failure.
+/// `besideProducts` says for each group whether products run while its moves are in flight. `arenaIsUsed` says that the
 /// arena of `comm` has other uses.
 std::unique_ptr<DeviceComm> openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
                                            const std::vector<Group> &groups, const std::vector<bool> &besideProducts,

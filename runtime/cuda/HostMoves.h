@@ -1,7 +1,7 @@
 //===- HostMoves.h - Moves through host memory ----------------------------===//
-// Carries out device moves with the ranks' control plane: copy to pinned memory, Comm::move (send, receive) in a host
-// function of the stream, copy back. This is slow, but it needs neither NCCL nor a GPU for every rank, and it can be
-// captured into a graph. PCRT_CUDA_COMM=host chooses it.
+// Carries out device moves through the ranks' control plane: copies to pinned memory, calls Comm::move (send, receive)
+// in a host function of the stream, and copies back. This is slow. However, it needs neither NCCL nor a GPU for every
+// rank, and it can be captured into a graph. PCRT_CUDA_COMM=host chooses it.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_HOSTMOVES_H
 #define PCRT_CUDA_HOSTMOVES_H
@@ -17,8 +17,8 @@ namespace pcrt::cuda {
 /// graphs use. The first failure of a host function ends all later ones; wait() returns it.
 class HostMoves final : public DeviceComm {
 public:
-  /// Allocates pinned memory for the largest move of `program`: the Comm's arena, which other ranks read directly, or
-  /// other memory if `arenaIsUsed`. All ranks call it. Throws a Failure.
+  /// Allocates pinned memory for the largest move of `program`. It is the Comm's arena, which other ranks read
+  /// directly, or other memory if `arenaIsUsed`. All ranks call the constructor. Throws a Failure.
   HostMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups,
             bool arenaIsUsed);
 

@@ -11,7 +11,7 @@
 
 namespace pcrt::cuda {
 
-/// Enqueues work.run() on `stream`. `accesses` are the device memory that it reads and writes.
+/// Enqueues work.run() on `stream`. `accesses` lists the device memory that this function reads and writes.
 template <typename Work>
 void enqueueOnHost(const Session &session, Stream stream, const char *name, Work work,
                    const std::vector<pc_standin_access> &accesses) {

@@ -13,9 +13,9 @@ namespace pcrt {
 
 class Pool;
 
-/// The difference of `got` from `want`, two tensors of `dtype` (f32, bf16 or i32): the largest difference of two
-/// elements, divided by the largest magnitude of a finite element of `want`. It is infinite if only one of two elements
-/// is a number.
+/// Returns the difference of `got` from `want`, two tensors of `dtype` (f32, bf16 or i32). It is the largest difference
+/// of two elements, divided by the largest magnitude of a finite element of `want`. It is infinite if only one of two
+/// elements is a number.
 double largestDifference(Pool &pool, const std::string &dtype, int64_t elements, const char *want, const char *got);
 
 /// Runs every distinct kernel and matrix product of a program of pc-compile --check-kernels on the same random operands

@@ -22,8 +22,8 @@ struct Opened {
   int64_t version = 0;
 };
 
-/// Open a library and fill its table; `opened` (may be null) describes the file. They throw a Failure (PCRT_RESOURCE)
-/// that names the library, the searched places or the found version, and what to do.
+/// These functions open a library and fill its table. `opened`, which may be null, describes the file. They throw a
+/// Failure (PCRT_RESOURCE) that names the library, the searched places or the found version, and what to do.
 void load(Driver &driver, Opened *opened = nullptr);
 void load(CublasLt &blas, Opened *opened = nullptr);
 void load(Cudnn &cudnn, Opened *opened = nullptr);

@@ -1,6 +1,7 @@
 //===- Memory.h - The arena on the device, and copies to and from it ------===//
-// The arena is one range of virtual addresses with physical memory of its own, which NCCL needs to register it. Copies
-// go through pinned memory in pieces, so that any host memory can be copied while the driver only sees pinned memory.
+// The arena is one range of virtual addresses with its own physical memory, which NCCL needs to register the arena.
+// Copies go through pinned memory in pieces. So any host memory can be copied, although the driver sees only pinned
+// memory.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_MEMORY_H
 #define PCRT_CUDA_MEMORY_H
@@ -11,7 +12,7 @@
 
 namespace pcrt::cuda {
 
-/// A range of device memory, which it owns.
+/// A range of device memory. The object owns the memory.
 class DeviceArena {
 public:
   explicit DeviceArena(Session &session) : session(session) {}
@@ -30,8 +31,8 @@ private:
   bool created = false, mapped = false;
 };
 
-/// Two pieces of pinned memory, by which any thread may copy between host and device. Throws a Failure if the driver
-/// fails.
+/// Two pieces of pinned memory, through which any thread may copy between host and device. Throws a Failure if the
+/// driver fails.
 class Staging {
 public:
   explicit Staging(Session &session);
@@ -51,8 +52,8 @@ private:
   Piece pieces[2];
 };
 
-/// Fills device memory with numbers that are small both as f32 and as bf16, and waits. Measured products need it,
-/// because products of zeros are faster than others.
+/// Fills device memory with numbers that are small both as f32 and as bf16, and waits. Products are measured with such
+/// numbers, because products of zeros are faster.
 void fillWithNoise(Session &session, Staging &staging, char *at, int64_t bytes);
 
 /// Enqueues a copy of `rows` rows of `width` bytes on the device, `toPitch` and `fromPitch` bytes apart.

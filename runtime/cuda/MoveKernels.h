@@ -1,7 +1,7 @@
 //===- MoveKernels.h - Small kernels between moves by NCCL ----------------===//
-// These are kernels and not copies, because copies of all streams may share the queue of one copy engine. There, a copy
-// that waits for a message would hold up all others; CUDA does not exclude this. On the stand-in the host does the
-// same.
+// These are kernels and not copies, because copies of all streams may share the queue of one copy engine. In such a
+// queue, a copy that waits for a message would delay all others; CUDA does not exclude this. On the stand-in, functions
+// of the host do the same as the kernels.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_MOVEKERNELS_H
 #define PCRT_CUDA_MOVEKERNELS_H

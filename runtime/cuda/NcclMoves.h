@@ -1,8 +1,8 @@
 //===- NcclMoves.h - Moves by NCCL ----------------------------------------===//
 // Each group of the program has one communicator, split from that of all ranks. Every rank splits in the order of the
-// groups, so all make the same calls. A move whose dim is outermost is one NCCL call. Others pass through staging
-// memory, with a kernel before or after. The control plane watches: when a rank dies or is late, all communicators are
-// aborted, so that no rank waits forever on its device.
+// groups, so all ranks make the same calls. A move whose dim is outermost is one NCCL call. Other moves pass through
+// staging memory, with a kernel before or after. If a rank dies or is late, the control plane notices it and aborts all
+// communicators, so that no rank waits forever on its device.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_NCCLMOVES_H
 #define PCRT_CUDA_NCCLMOVES_H
@@ -29,7 +29,7 @@ struct Communicators : std::enable_shared_from_this<Communicators> {
   bool aborted = false;
 
   void add(NcclComm comm);
-  /// Ends kernels that wait for other ranks, and frees the communicators. NCCL waits in this call until no graph uses
+  /// Ends kernels that wait for other ranks, and frees the communicators. In this call NCCL waits until no graph uses
   /// one of them, possibly forever. So this function returns after `seconds`, and a thread does the rest. Later calls
   /// only wait.
   void abort(double seconds = 1);
@@ -73,8 +73,8 @@ public:
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
-  /// The blocks of a communicator whose moves run during products: the number that NVLink's switches need. It has not
-  /// been measured.
+  /// The number of blocks of a communicator whose moves run during products. It is the number that NVLink's switches
+  /// need, and it has not been measured.
   static constexpr int mostBlocksOfMoves = 16;
 
   /// A group with its communicator and staging memory, at the index of its id.
@@ -87,8 +87,8 @@ private:
 
   /// Adds the communicator of all ranks; throws as the constructor does.
   void connectAll(const NcclUniqueId &id);
-  /// The communicator of the ranks that give the same color; null for NcclSplitNoColor. All ranks call it, in the same
-  /// order.
+  /// Returns the communicator of the ranks that give the same color; null for NcclSplitNoColor. All ranks call this
+  /// function, in the same order.
   NcclComm connectSome(int color, int key, NcclConfig &config, const std::string &doing);
   /// Waits for a call and throws unless it succeeds. `doing` is like "connect the devices of all ranks".
   void require(NcclResult result, NcclComm on, const std::string &doing);
@@ -112,8 +112,8 @@ private:
   pcrt_status late();
   /// Ends the run for this reason, on all ranks.
   pcrt_status giveUp(pcrt_status status, const std::string &why);
-  /// Names the ranks of `group` (null: of the run) that are at another place in the step than this rank, with their
-  /// places.
+  /// Names the ranks of `group` (null: all ranks of the run) that are at another place in the step than this rank, and
+  /// their places.
   std::string whoIsLate(const Group *group);
   /// The current move of the device, for messages.
   std::string doing() const;
@@ -141,13 +141,13 @@ private:
   volatile uint32_t *passed = nullptr;
   uint32_t progress() const;
 
-  /// 1 + the number of the device's current task, 0 before the first. This rank passes it to the launcher while it
-  /// waits.
+  /// 1 + the number of the device's current task; 0 before the first. While it waits, this rank passes the number to
+  /// the launcher.
   volatile uint32_t *task = nullptr;
   std::vector<std::string> taskNames;
 
-  /// 1 + the index of the last move that the device has begun in this step, 0 before the first. Each group has a word
-  /// of its own, 64 words apart, because no order holds between streams.
+  /// 1 + the index of the last move that the device has begun in this step; 0 before the first. Each group has a
+  /// separate word, 64 words apart, because no order holds between streams.
   volatile uint32_t *marks = nullptr;
   uint32_t reached() const;
   std::atomic<uint64_t> stepsWaited{0};

@@ -1,8 +1,8 @@
 //===- Products.h - The matrix products of a program on cuBLASLt ----------===//
 // Row-major products are column-major products of the transposed result, so no layout is ever converted. For every
 // distinct product, the library's best few algorithms are timed at start-up on the buffers of the step. A product with
-// an epilogue is also timed as the plain product followed by our own kernel. That variant also runs if the library has
-// no algorithm with the epilogue. The choice is written to a cache file, and ranks agree on one choice for each
+// an epilogue is also timed as the plain product followed by our own kernel. The plain product also runs if the library
+// has no algorithm with the epilogue. The choice is written to a cache file. Ranks agree on one choice for each
 // product.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PRODUCTS_H
@@ -35,15 +35,15 @@ struct ColumnMajor {
   int64_t leading = 0;
 };
 
-/// The memory layout of rows x columns elements at row * rowStride + column * columnStride. The result is not `good` if
-/// neither stride is 1.
+/// Returns the memory layout of rows x columns elements at row * rowStride + column * columnStride. The result is not
+/// `good` if neither stride is 1.
 ColumnMajor columnMajor(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride);
 
 /// The products of one program. The rank's thread calls it. It owns the library's handle and the plans and borrows the
 /// session, kernels and workspace. All ranks that share a product compute the same bits.
 class Products {
 public:
-  /// Loads the library. Throws PCRT_RESOURCE if it is missing. Without `kernels` the library must have every epilogue.
+  /// Loads the library. Throws PCRT_RESOURCE if the library is missing. Without `kernels` it must have every epilogue.
   Products(Session &session, const pcrt_program &program, Kernels *kernels = nullptr);
   ~Products();
 
@@ -85,7 +85,7 @@ private:
   std::string keyOf(const ProductCall &call) const;
   std::string identity(const Plan &plan) const;
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, const ProductCall &call, const std::string &key);
-  /// The library's algorithms for a product. If there is none, that is an error if `needed`.
+  /// Returns the library's algorithms for a product. If `needed` is true, it is an error if there is none.
   std::vector<MatmulHeuristic> candidates(Plan &plan, const ProductCall &call, bool needed);
   std::vector<Choice> choices(Plan &plan, const ProductCall &call);
   bool remembered(Plan &plan, const AlgorithmCache &cache, const std::string &key);

@@ -10,7 +10,7 @@
 
 namespace pcrt::cuda {
 
-/// Counts the rows of one rank's moves. It owns the memory for the counts, on the device and on the host.
+/// Counts the rows of one rank's moves. The counter owns the memory for the counts, on the device and on the host.
 class RowCounter {
 public:
   explicit RowCounter(Session &session);
@@ -22,7 +22,7 @@ public:
 
   /// Enqueues the count of the rows of `move`, whose mask is at `mask` on the device.
   Result enqueue(const pcrt_move_desc &move, int members, const void *mask, Stream stream);
-  /// Adds the counts of that move, which must be done, to rowCounts() of this thread. Returns null, or what is wrong.
+  /// Passes the counts of that move, which must be done, to rowCounts() of this thread. Returns null, or what is wrong.
   const char *take(const pcrt_move_desc &move, int members) const;
 
 private:

@@ -14,8 +14,8 @@
 
 namespace pcrt::cuda {
 
-/// The open device of one rank. It owns the context, pinned memory, streams and events until it is destroyed. The
-/// thread that opens it has the context current; other threads set it themselves.
+/// The open device of one rank. The session owns the context, pinned memory, streams and events until it is destroyed.
+/// In the thread that opens the session, the context is current; other threads make it current themselves.
 class Session {
 public:
   /// Opens device `ordinal` of the process. Throws PCRT_RESOURCE if there is no driver or no such device.
@@ -35,11 +35,11 @@ public:
   /// The functions of the stand-in if the driver is one; null on a GPU.
   const pc_standin_functions *standin = nullptr;
   Stream compute = nullptr; ///< The stream of everything except moves.
-  /// The number of hardware queues of this process (CUDA_DEVICE_MAX_CONNECTIONS, 32 by default). Streams that share one
-  /// may hold up each other. The driver decides which streams share; the stand-in's first streams do not.
+  /// The number of hardware queues of this process (CUDA_DEVICE_MAX_CONNECTIONS, 32 by default). Streams that share a
+  /// queue may delay each other. The driver decides which streams share a queue; the stand-in's first streams do not.
   int queues = 0;
 
-  /// These pass information to a stand-in, and do nothing on a GPU. pc_standin_functions describes them.
+  /// These functions pass information to a stand-in, and do nothing on a GPU. pc_standin_functions describes them.
   void label(const char *source) const {
     if (standin && standin->label)
       standin->label(source);
@@ -63,9 +63,9 @@ public:
   void *pinned(size_t bytes);
   /// A stream that lives as long as the session, like those below and all events.
   Stream makeStream() { return makeStream(0); }
-  /// A stream of the highest priority, for moves, for which computation waits.
+  /// Makes a stream of the highest priority, for moves, because computation waits for moves.
   Stream makeMoveStream();
-  /// Creates the next `count` of these now, before libraries create streams of their own.
+  /// Creates the next `count` move streams now, before libraries create their own streams.
   void reserveMoveStreams(int count);
   int numStreams() const { return int(streams.size()); }
   Event makeEvent(bool timed = false);

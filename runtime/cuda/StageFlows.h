@@ -14,17 +14,17 @@
 
 namespace pcrt::cuda {
 
-/// The flows of one rank, which only the rank's thread calls. It owns slots, streams and events. Calls enqueue work and
-/// return the status. After a failure, `result` or comm.error() describes it.
+/// The flows of one rank. Only the rank's thread calls this object. It owns slots, streams and events. Calls enqueue
+/// work and return the status. After a failure, `result` or comm.error() describes it.
 class StageFlows {
 public:
   /// Creates streams, events and slots, and connects all flows of the run, including those between hosts. All ranks of
-  /// a pipeline call it. Throws PCRT_RESOURCE if there are more streams that must not hold up each other than hardware
-  /// queues.
+  /// a pipeline call the constructor. Throws PCRT_RESOURCE if more streams must not delay each other than there are
+  /// hardware queues.
   StageFlows(Session &session, const pcrt_context &context, DeviceComm &comm);
 
-  /// Call begin before and end after the calls of a step. `messages` has the number of messages of each flow. begin
-  /// posts the first receives, and end lets the compute stream wait for the lanes. After PCRT_INTERNAL without a
+  /// Call `begin` before and `end` after the calls of a step. `messages` has the number of messages of each flow.
+  /// `begin` posts the first receives. `end` makes the compute stream wait for the lanes. After PCRT_INTERNAL without a
   /// message in comm.error(), the driver's `result` has the reason.
   pcrt_status begin(const std::vector<int64_t> &messages);
   pcrt_status end();

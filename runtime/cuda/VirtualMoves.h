@@ -1,8 +1,8 @@
 //===- VirtualMoves.h - Moves between virtual ranks on one device ---------===//
-// The ranks are threads of one process and their arenas lie on one device, so a move consists of copies and sums
+// The ranks are threads of one process and their arenas are on one device, so a move consists of copies and sums
 // between arenas. Every member enqueues its share on its own stream. Events order these streams: shares begin when all
-// sources are complete, and later work begins when all shares are complete. It needs no NCCL and gives the same bits as
-// a CPU. Messages between stages are copies into and out of slots of the receiving rank.
+// sources are complete, and later work begins when all shares are complete. This transport needs no NCCL and gives the
+// same bits as a CPU. Messages between stages are copies into and out of slots of the receiving rank.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_VIRTUALMOVES_H
 #define PCRT_CUDA_VIRTUALMOVES_H
@@ -42,7 +42,7 @@ private:
     Event done;  ///< Its share is complete.
   };
 
-  /// One end of a flow of this rank. Threads enqueue in the order in which a CPU's ranks would send and receive, so an
+  /// One end of a flow of this rank. Threads enqueue in the order in which a CPU's ranks would send and receive. So an
   /// event has been recorded before the other end waits for it.
   struct End {
     char *slots = nullptr;      ///< The slots on the device; null at the sender.
@@ -55,7 +55,7 @@ private:
   /// Enqueues this rank's share of the work: it writes its whole result or, for an all_reduce, a part of every rank's
   /// result.
   Result enqueueShare(const pcrt_move_desc &move, const Group &group, const Part *const *parts, Stream stream);
-  /// Enqueues a reduction by rows: row r of every out becomes the sum (or maximum) of row r of all ins. A row has
+  /// Enqueues a reduction by rows: row r of every output becomes the sum (or maximum) of row r of all inputs. A row has
   /// `width` elements, and rows begin at the given shifts and pitches.
   Result reduce(const pcrt_move_desc &move, const Group &group, const Part *const *parts, bool toAll, int64_t rows,
                 int64_t width, int64_t inPitch, int64_t inShift, int64_t outShift, Stream stream);

@@ -24,16 +24,16 @@ public:
   explicit NamedArray(const Input &input)
       : name(input.name), row(input.shape.begin() + 2, input.shape.end()), dtype(input.dtype), below(input.below) {}
 
-  /// Adds the rows of the tensor at `start` of `file`. Its elements are floats ('f'), signed or unsigned integers ('i',
-  /// 'u'), or something else; `type` is the type as the file writes it. Throws PCRT_BAD_DATA if the input is of another
-  /// type or shape.
+  /// Adds the rows of the tensor at `start` of `file`. `kind` says whether its elements are floats ('f'), signed
+  /// integers ('i'), unsigned integers ('u') or something else. `type` is the type as the file writes it. Throws
+  /// PCRT_BAD_DATA if the input is of another type or shape.
   void add(const InputFile &file, int64_t start, const Dims &shape, char kind, int bytes, const std::string &type);
 
   int64_t rows() const { return pieces.empty() ? 0 : pieces.back().first + pieces.back().rows; }
   const Dims &rowShape() const { return row; }
 
-  /// Reads a row as f32 or i32. `raw` has room for `rawBytes()`. Throws PCRT_BAD_DATA, naming file and row, if an
-  /// index is not below its bound.
+  /// Reads a row as f32 or i32. `raw` has room for `rawBytes()`. Throws PCRT_BAD_DATA, naming file and row, if an index
+  /// is not below the bound of the input.
   void read(int64_t index, char *raw, void *out) const;
   int64_t rawBytes() const { return product(row) * 8; }
 

@@ -32,8 +32,8 @@ struct TokenFormat {
 class TokenFile {
 public:
   /// Opens "FILE" (llm.c's .bin, .npy, otherwise raw uint16), "u32:FILE" (raw uint32) or "text:FILE" (bytes). Throws
-  /// PCRT_BAD_DATA if it is malformed, has fewer than two tokens, or if raw numbers look like wider ones or the file is
-  /// known to be something else (FileKind.h).
+  /// PCRT_BAD_DATA if the file is malformed or has fewer than two tokens. Also throws it if raw numbers look like wider
+  /// ones, or if the file is known to be something else (FileKind.h).
   explicit TokenFile(const std::string &spec);
 
   int64_t count() const { return tokens; }
@@ -55,22 +55,22 @@ private:
   bool isRaw16 = false; ///< The file has no header that states that numbers have 16 bits.
 };
 
-/// The files of --data, and how samples are read from them. The flag is a list of FILE or PATTERN, separated by commas;
-/// either all or none are followed by *WEIGHT. Without weights all files are one source. --targets names a file for
-/// each of them. Such a file has as many numbers as its data file, or the number of targets that belongs to its
-/// samples. Any number of threads may read.
+/// The files of --data, and how samples are read from them. The flag is a list of FILE or PATTERN, separated by commas.
+/// Either all entries or none are followed by *WEIGHT. Without weights, all files are one source. --targets names a
+/// file for each file of --data. Such a file has as many numbers as its data file, or the number of targets that
+/// belongs to its samples. Any number of threads may read.
 class TokenData : public SampleData {
 public:
-  /// Opens the files. With `training`, it reads the windows that --validation does not hold out, otherwise only the
-  /// windows that are held out. `targetSequence` is the number of targets of a sample if they come from a file of their
-  /// own; 0 stands for the number of tokens. Throws PCRT_BAD_DATA like TokenFile, or if a file has no window of
+  /// Opens the files. If `training` is true, reads the windows that --validation does not hold out, otherwise only the
+  /// windows that are held out. `targetSequence` is the number of targets of a sample if targets come from a separate
+  /// file; 0 stands for the number of tokens. Throws PCRT_BAD_DATA like TokenFile, or if a file has no window of
   /// `sequence` tokens and a target. Throws PCRT_USAGE if weights are invalid.
   TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence = 0);
 
   const std::vector<TokenFile> &files() const { return all; }
   /// The files of targets; if there are none, a target is the next token.
   const std::vector<TokenFile> &targets() const { return targetsOf; }
-  /// The weight of each file; 0: one of several files to which no weights are given.
+  /// Returns the weight of each file; 0 if there are several files and no weights are given.
   const std::vector<double> &weights() const { return weightOf; }
 
   std::vector<File> filesRead() const override;
@@ -78,11 +78,12 @@ public:
   std::string what() const override { return "samples of " + std::to_string(sequence) + " tokens"; }
   std::unique_ptr<Loader> loader(const Program &program, int rank, MeanOver meanOver) const override;
 
-  /// "t.npy at positions 32 to 47, u.npy at positions 0 to 31". If there are many, it names a few.
+  /// Describes samples: "t.npy at positions 32 to 47, u.npy at positions 0 to 31". If there are many, names a few.
   std::string describe(int64_t first, int64_t count) const override;
 
-  /// Reads a sample's tokens, below `vocabulary`, and its targets, below `classes` if they come from a file of their
-  /// own; a target that does not count is `noTarget`. `tokens` has room for one more. Throws like TokenFile::read.
+  /// Reads a sample's tokens, below `vocabulary`, and its targets. If targets come from a separate file, they are below
+  /// `classes`, or `noTarget` for a target that does not count. `tokens` has room for one more token. Throws like
+  /// TokenFile::read.
   void read(int64_t sample, int64_t vocabulary, int64_t classes, int32_t *tokens, int32_t *targets) const;
 
 private:
@@ -103,17 +104,17 @@ private:
   std::optional<SampleOrder> order; ///< Empty: one file is read in order.
 };
 
-/// Fills the inputs by token of one rank for a step: tokens, targets, their weights, positions. It borrows program and
-/// data. One thread uses it. fill() allocates nothing unless it fails.
+/// Fills the inputs by token of one rank for a step: tokens, targets, their weights, positions. The loader borrows
+/// program and data. One thread uses it. fill() allocates nothing unless it fails.
 class BatchLoader : public Loader {
 public:
   /// Throws like TokenFile::checkVocabulary.
   BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver);
 
-  /// Checks the whole batch, so that every rank finds the same error. If there are fewer samples than rows, samples are
-  /// repeated. With weights of targets, only the first occurrence of a sample counts; otherwise, the number of rows
-  /// must be a multiple of the number of samples. Throws like TokenData::read, and PCRT_BAD_DATA if a target does not
-  /// count in a program that counts all.
+  /// Fills the inputs. Checks the whole batch, so that every rank finds the same error. If there are fewer samples than
+  /// rows, samples are repeated. If targets have weights, only the first occurrence of a sample counts; otherwise, the
+  /// number of rows must be a multiple of the number of samples. Throws like TokenData::read. Throws PCRT_BAD_DATA if a
+  /// target does not count, but the program counts all targets.
   void fill(Samples samples, char *const *inputs) override;
 
 private:

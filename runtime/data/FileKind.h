@@ -12,11 +12,11 @@
 
 namespace pcrt {
 
-/// The reason why `file` does not hold raw tokens, and what to do: "is a gzip archive, not tokens; decompress it
-/// first". Empty if it may hold tokens. Throws like InputFile::read.
+/// Returns the reason why `file` does not hold raw tokens, and what to do: "is a gzip archive, not tokens; decompress
+/// it first". Returns an empty text if the file may hold tokens. Throws like InputFile::read.
 std::string whyNotTokens(const InputFile &file);
 
-/// Which half of an integer every second number of a file is.
+/// Says which half of a wider integer every second number of a file is.
 enum class Half { Low, High };
 
 /// Tests whether the numbers of `bytes` bytes (2 or 4) in a file are probably halves of integers that are twice as
