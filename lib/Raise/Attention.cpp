@@ -1,9 +1,9 @@
 //===- Attention.cpp - Raises attention -------------------------------------------------------===//
 // Begins at a product of softmax(scores) with v that sums over the keys. Scores are a product of q and k that sums over
-// their width. Among the other dims, those that q, k and v share are the batch and the heads; those that only q has are
-// the queries and their group. A missing dim gets size 1. The assignment of shared dims to batch and heads does not
-// change what attention computes. Nor does the assignment of q's own dims, unless there is a causal mask, which
-// determines the queries.
+// their width. Of the other dims, those that q, k and v share are the batch and the heads, and those that only q has
+// are the queries and their group. A missing dim gets size 1. The assignment of shared dims to batch and heads does not
+// change what attention computes. The assignment of q's own dims does not change it either, unless there is a causal
+// mask, which determines the queries.
 //===-----------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -22,8 +22,8 @@ struct Scores {
   int queries = -1, keys = -1; ///< dims of a causal mask, or -1
 };
 
-/// The pieces of an attention, along the dims of one product. These are the dims of the result, then the keys and the
-/// width.
+/// The pieces of an attention, along the dims of one product. The dims are numbered as follows: those of the result
+/// first, then the keys and the width.
 struct Pieces {
   Term q, k, v;
   double scale;
@@ -35,7 +35,7 @@ struct Pieces {
 } // namespace
 
 /// Recognises select(key <= query, scores, low number) and the inverted form select(query < key, low number, scores).
-/// Returns `value` itself if it has no such mask.
+/// If `value` has no such mask, returns `value` itself.
 static Scores withoutMask(Value value) {
   auto select = value.getDefiningOp<SelectOp>();
   if (!select || select.getKind() == ComparisonKind::Equal)
@@ -50,7 +50,7 @@ static Scores withoutMask(Value value) {
 }
 
 /// Matches from the outside in: the product with v, the softmax, the mask, and the product of q and k. Every dim of
-/// these must have one of the roles in `Pieces`; otherwise it is no attention.
+/// these must have one of the roles in `Pieces`; otherwise they are no attention.
 static std::optional<Pieces> piecesOf(Value result) {
   ProductForm out = contractionOf(result);
   if (out.summed() != 1 || out.terms.size() != 2 || out.scale != 1)
@@ -116,7 +116,7 @@ static std::optional<Pieces> piecesOf(Value result) {
   return fits ? std::optional(p) : std::nullopt;
 }
 
-/// Brings q, k and v into the order of dims that pc.attention has, and the result back into the original order.
+/// Brings q, k and v into the order of dims that pc.attention has, and brings the result back into the original order.
 bool pc::raiseAttention(Operation *op) {
   std::optional<Pieces> pieces = isa<EinsumOp>(op) ? piecesOf(op->getResult(0)) : std::nullopt;
   if (!pieces)

@@ -1,8 +1,8 @@
 //===- ExpertLoop.cpp - Raises experts that a loop computes -----------------------------------===//
-// Begins at a sum of addends, one per expert, each with the expert's entry of the same weights of a choice. If the
-// addends are computed by the same ops from the same values and from parameters that only they read, one op with a dim
-// of experts replaces the ops of all experts, and one packed parameter their parameters. Then raiseExperts routes the
-// sum. If that fails, all changes are undone.
+// Begins at a sum of addends, one per expert. Each addend has the expert's entry of the same weights of a choice. The
+// addends must be computed by the same ops, from the same values and from parameters that only these ops read. Then one
+// op with a dim of experts replaces the ops of all experts, and one packed parameter replaces their parameters. Then
+// raiseExperts routes the sum. If that fails, all changes are undone.
 //===------------------------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -16,15 +16,15 @@ using namespace pc;
 
 namespace {
 
-/// The entries of `value` at index `index` of dim `dim`. The other dims are those of the result, in order; a dim of
-/// size 1 may remain at `dim`.
+/// The entries of `value` at index `index` of dim `dim`. The other dims are those of the result, in order. There may
+/// still be a dim of size 1 at `dim`.
 struct Entry {
   Value value;
   int dim;
   int64_t index;
 };
 
-/// Values of the experts as one value: along a new dim, or the same value for all of them.
+/// Values of the experts as one value: stacked along a new dim, or one value that is the same for all experts.
 struct Stacked {
   Value value; ///< null: there is none
   bool hasExperts = false;
@@ -43,7 +43,7 @@ public:
   }
 
   Stacked stack(ArrayRef<Value> values);
-  /// Returns true if packed parameters keep the positions of all others.
+  /// Returns true if all other parameters keep their positions when parameters are packed.
   bool keepsPositions() const;
   /// Erases all new ops.
   void undo();
@@ -141,7 +141,7 @@ Stacked Experts::stackNew(ArrayRef<Value> values) {
   return stackOps(values);
 }
 
-/// Entry i of one value, for each expert i.
+/// Stacks entry i of one value for each expert i.
 Stacked Experts::stackEntries(ArrayRef<Value> values) {
   std::optional<Entry> first = entryOf(values[0]);
   if (!first || typeOf(first->value).getDimSize(first->dim) != static_cast<int64_t>(count))
@@ -164,7 +164,8 @@ Stacked Experts::stackEntries(ArrayRef<Value> values) {
   return {stacked, true};
 }
 
-/// The names of parameters that differ in one part, with a star instead of it. If `isTaken`, with a list of the parts.
+/// Returns the names of parameters that differ in one part, with a star instead of this part. If `isTaken` returns true
+/// for this name, a list of the parts replaces the star.
 static std::string commonName(ArrayRef<StringRef> names, llvm::function_ref<bool(StringRef)> isTaken) {
   StringRef first = names[0];
   size_t front = first.size(), back = first.size();
@@ -188,8 +189,8 @@ static std::string commonName(ArrayRef<StringRef> names, llvm::function_ref<bool
   return around("{" + llvm::join(middles, ",") + "}");
 }
 
-/// Parts of a packed parameter have the same kind of initial values. Parameters with different kinds may be packed only
-/// if a run reads their weights from a file.
+/// Whether two parameters may be packed together. Parts of a packed parameter have the same kind of initial values.
+/// Parameters with different kinds may be packed only if a run reads their weights from a file.
 static bool canPack(ParameterOp a, ParameterOp b) {
   auto program = a->getParentOfType<ModuleOp>().getOps<ProgramOp>();
   bool hasWeights = !program.empty() && (*program.begin()).getWeights();
@@ -229,9 +230,9 @@ Stacked Experts::pack(ArrayRef<Value> values, int along) {
   return {all.getValue(), true, along};
 }
 
-/// The operands of the same op for all experts; parameters last. A parameter that is multiplied by a value of each
-/// expert gets the dim of experts before the dims that are summed, as imported ones have it: then both are one dim of a
-/// matrix product over all experts, which some targets compute.
+/// Stacks the operands of the same op for all experts; parameters come last. A parameter that is multiplied by a value
+/// of each expert gets the dim of experts before the dims that are summed, as imported parameters have it. Then both
+/// are one dim of a matrix product over all experts, which some targets compute.
 bool Experts::stackOperands(ArrayRef<Value> values, SmallVectorImpl<Stacked> &operands) {
   Operation *first = values[0].getDefiningOp();
   auto einsum = dyn_cast<EinsumOp>(first);
@@ -343,7 +344,7 @@ void Experts::eraseOld() {
   }
 }
 
-/// The addends of a sum, in order. Inner sums are opened if they have no other readers.
+/// Returns the addends of a sum, in order. Inner sums are opened if they have no other readers.
 static void addendsOf(Value value, bool isRoot, SmallVector<Value> &addends) {
   auto sum = value.getDefiningOp<AddOp>();
   if (!sum || (!isRoot && !value.hasOneUse()))
@@ -352,7 +353,7 @@ static void addendsOf(Value value, bool isRoot, SmallVector<Value> &addends) {
   addendsOf(sum.getB(), false, addends);
 }
 
-/// The entry that a product contains, if it is one of the weights of a choice.
+/// Returns the entry that a product contains, if the entry is one of the weights of a choice.
 static std::optional<Entry> shareIn(Value value) {
   for (const Term &term : productOf(value).terms)
     for (Value share = term.value; share;) {
@@ -364,7 +365,8 @@ static std::optional<Entry> shareIn(Value value) {
   return std::nullopt;
 }
 
-/// The values that `sum` stacks along `dim`: a sum of values that were padded with zeros to entry 0, 1, 2, ...
+/// Returns the values that `sum` stacks along `dim`. Such a sum adds values that were padded with zeros, to entry 0, 1,
+/// 2, ...
 static SmallVector<Value> stackedIn(Value sum, int &dim) {
   SmallVector<Value> addends, values;
   if (!sum.hasOneUse() || !sum.getDefiningOp<AddOp>())
@@ -383,7 +385,7 @@ static SmallVector<Value> stackedIn(Value sum, int &dim) {
   return isWhole ? values : SmallVector<Value>();
 }
 
-/// A sum over experts whose results were stacked.
+/// Raises a sum over experts whose results were stacked.
 static bool raiseStack(EinsumOp root) {
   for (auto [i, operand] : llvm::enumerate(root.getInputs())) {
     int dim = -1;

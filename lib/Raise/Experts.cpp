@@ -1,9 +1,9 @@
 //===- Experts.cpp - Raises experts that all tokens compute -----------------------------------===//
-// Begins at a sum over experts. If a factor of it is 0 wherever `pc.top_k` is, an expert needs only the tokens that
-// have chosen it. So the sum becomes an einsum that is routed by this choice, and so do the einsums that compute the
-// values by token and expert before it. Elements that no token has chosen change, but nothing reads them. As pc-import
-// does, the weights of a choice multiply before the last product, so that no value has the width of the model for each
-// expert.
+// Begins at a sum over experts. If a factor of the sum is 0 wherever `pc.top_k` is 0, an expert needs only the tokens
+// that have chosen it. So the sum becomes an einsum that is routed by this choice. The einsums before it that compute
+// values by token and expert also become routed. Elements that no token has chosen change, but nothing reads them. As
+// in pc-import, the weights of a choice multiply before the last product, so that no value has the width of the model
+// for each expert.
 //===------------------------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -17,7 +17,7 @@ using namespace pc;
 
 namespace {
 
-/// A choice, and the dims of a value that are the dims of the choice: tokens, and the experts last.
+/// A choice, and the dims of a value that are the dims of the choice. These are the tokens, and last the experts.
 struct Chosen {
   TopKOp choice;
   SmallVector<int> dims;
@@ -105,8 +105,8 @@ static int renamed(EinsumOp einsum, const FactorRule &rule, int factor) {
   return factor;
 }
 
-/// The choice for which `value` is 0 wherever the choice is. That holds for the choice itself, its products, and a
-/// softmax that does not see other entries. `tried` are einsums that were looked at before.
+/// Returns the choice for which `value` is 0 wherever the choice is 0. `value` may be the choice itself, one of its
+/// products, or a softmax that does not see other entries. `tried` are einsums that were looked at before.
 static std::optional<Chosen> chosenBy(Value value, llvm::DenseSet<Value> &tried) {
   if (auto choice = value.getDefiningOp<TopKOp>())
     return Chosen{choice, dimsOf(value)};
@@ -137,12 +137,12 @@ static std::optional<Chosen> chosenBy(Value value, llvm::DenseSet<Value> &tried)
   return std::nullopt;
 }
 
-/// A value by token and expert that has other dims as well.
+/// Whether the term is a value by token and expert that has other dims as well.
 bool ExpertSum::isEntry(const Term &term) const {
   return term.dims.size() > mask.size() && llvm::all_of(mask, [&](int dim) { return term.has(dim); });
 }
 
-/// A value by expert, not by token.
+/// Whether the term is a value by expert, but not by token.
 bool ExpertSum::isOfExperts(const Term &term) const {
   return term.has(mask.back()) && term.dims.size() > 1 &&
          llvm::none_of(term.dims, [&](int dim) { return isToken(dim); });
@@ -173,9 +173,9 @@ bool ExpertSum::match() {
          llvm::all_of(entries, [&](auto &entry) { return isDeadAfter(entry.first.getDefiningOp()); });
 }
 
-/// Expands a term of the product number `at` that is a value by token and expert and has no other reader: a product, or
-/// a sum, which gives another product. Of two products with weights only the last one is expanded, because no dim of
-/// the result comes from the first one.
+/// Expands term number `at` of the product, which is a value by token and expert and has no other reader. If the term
+/// is a product, it is replaced by its factors; if it is a sum, each addend gives a product. Of two products with
+/// weights only the last one is expanded, because no dim of the result comes from the first one.
 bool ExpertSum::open(size_t at) {
   for (size_t i = 0; i < addends[at].terms.size(); ++i) {
     Term term = addends[at].terms[i];
@@ -229,8 +229,8 @@ bool ExpertSum::openEinsum(ProductForm &product, size_t i) {
   return true;
 }
 
-/// The values before one product. At most one factor may be a parameter of experts. A value must have all dims of the
-/// choice's tokens or none.
+/// Collects the values before one product. At most one factor may be a parameter of experts. A value must have all dims
+/// of the choice's tokens or none of them.
 bool ExpertSum::collectProduct(const ProductForm &product) {
   int weights = 0;
   for (const Term &term : product.terms) {
@@ -249,8 +249,8 @@ bool ExpertSum::collectProduct(const ProductForm &product) {
   return weights <= 1;
 }
 
-/// Collects `entry`, whose dims `dims` are those of the choice, and the entries from which it is computed. Each element
-/// must depend only on entries of its own token and expert.
+/// Collects `entry` and the entries from which it is computed. `dims` are its dims along the choice. Each element must
+/// depend only on entries of its own token and expert.
 bool ExpertSum::collect(Value entry, ArrayRef<int> dims) {
   auto [it, isNew] = entries.insert({entry, SmallVector<int>(dims)});
   if (!isNew)
@@ -294,7 +294,7 @@ bool ExpertSum::isDeadAfter(Operation *op) {
 // The routed form
 //===---------------------------------------------------------------------------===//
 
-/// The dims `dims` and then the other dims below `rank`.
+/// Returns the dims `dims`, and then the other dims below `rank`.
 static SmallVector<int> inFront(ArrayRef<int> dims, int rank) {
   SmallVector<int> order(dims);
   for (int dim = 0; dim < rank; ++dim)
@@ -303,7 +303,7 @@ static SmallVector<int> inFront(ArrayRef<int> dims, int rank) {
   return order;
 }
 
-/// The new value of an entry, whose dims are in another order. Other terms do not change.
+/// Returns a term with the new value of an entry, whose dims are in another order. Returns other terms unchanged.
 Term ExpertSum::entryTerm(const Term &term) const {
   auto it = made.find(term.value);
   if (it == made.end())
@@ -312,8 +312,8 @@ Term ExpertSum::entryTerm(const Term &term) const {
   return {it->second, llvm::map_to_vector(order, [&](int dim) { return term.dims[dim]; })};
 }
 
-/// The product of `terms`, of which only chosen entries are needed. Values that differ neither by token nor by expert
-/// are first copied to each expert, because routed products read lines of experts.
+/// Builds the product of `terms`, of which only chosen entries are needed. Values that depend neither on the token nor
+/// on the expert are first copied to each expert, because routed products read lines of experts.
 Value ExpertSum::routed(ArrayRef<Term> terms, ArrayRef<int> result, ArrayRef<int> choiceDims,
                         const llvm::DenseMap<int, int64_t> &sizes, double scale) {
   OpBuilder builder(root);
@@ -376,7 +376,7 @@ void ExpertSum::rebuild(Operation *op) {
   made[old] = routed(terms, order, dims, sizes);
 }
 
-/// One product of the sum. The weights of the choice and the entries are multiplied first, then the parameter.
+/// Builds one product of the sum. The weights of the choice and the entries are multiplied first, then the parameter.
 Value ExpertSum::build(const ProductForm &product) {
   llvm::DenseMap<int, int64_t> sizes;
   SmallVector<Term> values, weights;
@@ -448,7 +448,8 @@ static void setName(ParameterOp parameter, size_t dim, StringRef name) {
   parameter.setDimsAttr(Builder(parameter.getContext()).getStrArrayAttr(names));
 }
 
-/// Tactics know parameters of experts by the names of their dims. `hidden` are the dims inside of an expert.
+/// Names the dims of a parameter of experts, because tactics know such parameters by these names. `hidden` are the dims
+/// inside of an expert.
 void ExpertSum::nameParameter(const Term &term, int experts, ArrayRef<int> hidden) {
   Term own = straightened(term);
   auto parameter = own.value.getDefiningOp<ParameterOp>();
@@ -459,7 +460,7 @@ void ExpertSum::nameParameter(const Term &term, int experts, ArrayRef<int> hidde
       setName(parameter, d, dim == experts ? "experts" : "expert_ffn");
 }
 
-/// The parameters of the router have the same experts.
+/// Names the dim of experts in the parameters of the router, which have the same experts.
 void ExpertSum::nameRouter(Value value, int dim) {
   Operation *op = value.getDefiningOp();
   if (!named.insert(value).second)
@@ -480,8 +481,8 @@ void ExpertSum::nameRouter(Value value, int dim) {
       nameRouter(operand, static_cast<int>(at - factors.begin()));
 }
 
-/// Runs can write and read the choices of layers that have numbers, if these are [batch, sequence, experts]. Dims are
-/// identified by their sizes here, so the sizes of batch and sequence must differ.
+/// Numbers the choice of a layer. Runs can write and read the choices of layers that have numbers, if the choices are
+/// [batch, sequence, experts]. Dims are identified by their sizes here, so the sizes of batch and sequence must differ.
 void ExpertSum::numberChoice() {
   auto programs = choice->getParentOfType<ModuleOp>().getOps<ProgramOp>();
   ArrayRef<int64_t> shape = typeOf(choice.getX()).getShape();

@@ -1,7 +1,7 @@
 //===- Norms.cpp - Raises rms_norm and layer_norm ---------------------------------------------===//
 // Begins at a product that has a factor 1 / sqrt(mean of x^2 + eps) and a factor x. A factor that depends only on the
-// normalized dim is the norm's scale. If x is another value minus its mean, the norm is a layer norm. Then an added
-// value that depends only on the normalized dim is its shift.
+// normalized dim is the scale of the norm. If x is another value minus its mean, the norm is a layer norm. Then an
+// added value that depends only on the normalized dim is the shift of the norm.
 //===-----------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -29,7 +29,7 @@ struct NormTerms {
 
 } // namespace
 
-/// The y for which `value` is 1 / sqrt(y), or null.
+/// Returns the y for which `value` is 1 / sqrt(y), or null.
 static Value squareOfInverse(Value value) {
   if (auto recip = value.getDefiningOp<RecipOp>())
     if (auto root = recip.getX().getDefiningOp<SqrtOp>())
@@ -40,7 +40,7 @@ static Value squareOfInverse(Value value) {
   return {};
 }
 
-/// The value without constant factors.
+/// Returns the value without constant factors.
 static Value unscaled(Value value) {
   while (auto scale = value.getDefiningOp<ScaleOp>())
     value = scale.getX();
@@ -70,8 +70,8 @@ static std::optional<InverseRms> inverseRmsOf(Value value) {
   return std::nullopt;
 }
 
-/// Looks for a norm in the product that `value` is, and writes the product to `product`. Its factors must contain an
-/// inverse root and x; one of the others may be the scale.
+/// Looks for a norm in the product that `value` is, and writes the product to `product`. The factors of the product
+/// must contain an inverse root and x. One of the other factors may be the scale.
 static std::optional<NormTerms> normIn(Value value, ProductForm &product) {
   std::optional<InverseRms> rms;
   for (const Term &term : productOf(value).terms)
@@ -107,7 +107,7 @@ static std::optional<NormTerms> normIn(Value value, ProductForm &product) {
   return std::nullopt;
 }
 
-/// `x` if `value` is x minus its mean along `dim`, or null.
+/// Returns the x for which `value` is x minus its mean along `dim`, or null.
 static Value uncentered(Value value, int dim) {
   auto less = value.getDefiningOp<SubOp>();
   double scale = 1, wanted = 1.0 / static_cast<double>(typeOf(value).getDimSize(dim));
@@ -127,7 +127,8 @@ struct FoundNorm {
 
 } // namespace
 
-/// A product alone is an rms norm or a layer norm without shift. A sum may be a layer norm with its shift.
+/// Finds a norm at an op. A product alone is an rms norm or a layer norm without shift. A sum may be a layer norm with
+/// its shift.
 static std::optional<FoundNorm> normAt(Operation *op) {
   auto inProduct = [](Value value) -> std::optional<FoundNorm> {
     ProductForm all;
@@ -163,7 +164,8 @@ static bool continues(const FoundNorm &found, Operation *op) {
          ((more->norm.gamma && !found.norm.gamma) || (more->shift && !found.shift));
 }
 
-/// Waits for the op that applies the scale or shift, if only that op reads the norm. Then both are replaced together.
+/// If only one op reads the norm, and that op applies the scale or shift, waits for that op. Then the norm and the
+/// scale or shift are replaced together.
 bool pc::raiseNorm(Operation *op) {
   std::optional<FoundNorm> found = normAt(op);
   if (!found || continues(*found, op))

@@ -1,6 +1,7 @@
 //===- Patterns.h - The patterns of the pass ----------------------------------------------------===//
 // Each function looks for the pieces of its op that end at `op`. On success it builds that op before `op` and replaces
-// the uses of op's result. It leaves the pieces, which may have other readers. Otherwise it changes nothing.
+// the uses of op's result. The pieces stay, because they may have other readers. Otherwise the function changes
+// nothing.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_RAISE_PATTERNS_H
 #define PC_LIB_RAISE_PATTERNS_H
@@ -30,7 +31,7 @@ bool raiseAttention(mlir::Operation *op);
 /// Routed experts: a sum over experts with weights that are 0 unless a token has chosen the expert.
 bool raiseExperts(mlir::Operation *op);
 
-/// Builds the routed form of such a sum before it. Returns null, and builds nothing, if it is no such sum.
+/// Builds the routed form of such a sum before `root`. If `root` is no such sum, builds nothing and returns null.
 mlir::Value routedExperts(EinsumOp root);
 
 /// Raises a sum to which each expert contributes with separate ops, as a loop writes it. Packs the parameters of the

@@ -26,7 +26,8 @@ namespace {
 /// Expands a value into the terms of a product.
 class Expansion {
 public:
-  /// Does not expand `whole`. With `opensProducts`, einsums of several operands that do not sum are also expanded.
+  /// `whole` is not expanded. If `opensProducts` is true, einsums of several operands that do not sum are also
+  /// expanded.
   Expansion(ProductForm &product, Value whole, bool opensProducts)
       : product(product), whole(whole), opensProducts(opensProducts) {}
 
@@ -94,7 +95,7 @@ ProductForm pc::productOf(Value value, Value whole) { return expanded(value, who
 
 ProductForm pc::contractionOf(Value value) { return expanded(value, Value(), /*opensProducts=*/false); }
 
-/// The number of a value that is the same in every element, with all scales multiplied.
+/// Returns the number that every element of a value is, with all scales multiplied.
 std::optional<double> pc::constantOf(Value value) {
   ProductForm product = productOf(value);
   auto constant = product.terms.size() == 1 ? product.terms[0].value.getDefiningOp<ConstantOp>() : ConstantOp();
@@ -153,8 +154,8 @@ Term pc::straightened(Term term) {
   return term;
 }
 
-/// Writes one einsum of all terms, whose dims are named after their numbers ("i0 i2"), and then a scale, if these are
-/// needed.
+/// Writes one einsum of all terms, whose dims are named after their numbers ("i0 i2"). Then writes a scale. Leaves out
+/// either if it is not needed.
 Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, ArrayRef<int> result, double scale,
                    ArrayRef<int64_t> shape, IntegerAttr routed) {
   llvm::DenseMap<int, int64_t> sizes;

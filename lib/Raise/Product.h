@@ -14,10 +14,10 @@ namespace pc {
 
 inline mlir::RankedTensorType typeOf(mlir::Value value) { return mlir::cast<mlir::RankedTensorType>(value.getType()); }
 
-/// The numbers 0, 1, ... of the dims of `value`.
+/// Returns the numbers 0, 1, ... of the dims of `value`.
 llvm::SmallVector<int> dimsOf(mlir::Value value);
 
-/// `dims` without the element at index `at`.
+/// Returns `dims` without the element at index `at`.
 llvm::SmallVector<int> without(llvm::ArrayRef<int> dims, int at);
 
 /// The operands of a sum in both orders, because a pattern may match either of them.
@@ -60,18 +60,18 @@ struct ReducedDim {
 /// are those of the result.
 std::optional<ReducedDim> reducedDim(const ProductForm &product, const Term &term);
 
-/// `value` as a product. If it is not computed as a product, the value itself is the only term. Sums of the outermost
-/// einsum are part of the product. A value that an inner einsum sums is one term, and so is `whole`.
+/// Returns `value` as a product. If it is not computed as a product, the value itself is the only term. Sums of the
+/// outermost einsum are part of the product. A value that an inner einsum sums is one term, and so is `whole`.
 ProductForm productOf(mlir::Value value, mlir::Value whole = {});
 
-/// The product of the operands of one einsum that sums. `value` and the operands may be scaled and transposed. Other
-/// products are terms.
+/// Returns the product of the operands of one einsum that sums. `value` and the operands may be scaled and transposed.
+/// Other products are terms.
 ProductForm contractionOf(mlir::Value value);
 
-/// The number that every element of `value` is, if it is a constant.
+/// Returns the number that every element of `value` is, if `value` is a constant.
 std::optional<double> constantOf(mlir::Value value);
 
-/// The dim of `value` along which it counts 0, 1, 2, ..., or -1.
+/// Returns the dim of `value` along which its elements count 0, 1, 2, ..., or -1.
 int countedDim(mlir::Value value);
 
 /// Whether `value` is `scale` times the sum of `of` over dim `dim`, with the other dims in their order.
@@ -81,17 +81,17 @@ bool isSumOver(mlir::Value value, mlir::Value of, int dim, double scale);
 /// value. Writes the number to `scale`; without `scale` it must be 1.
 mlir::Value broadcastAlong(mlir::Value value, int dim, double *scale = nullptr);
 
-/// The term without the transpositions that come last in its computation.
+/// Returns the term without the transpositions that come last in its computation.
 Term straightened(Term term);
 
-/// `scale` times the product of `terms` along the dims `result`, whose sizes are `shape`. Other dims are summed over.
-/// Without `shape`, a dim that no term has gets size 1. If this is a single term as it is, returns that term. With
-/// `routed`, the last term is a mask with at most that many ones.
+/// Builds `scale` times the product of `terms` along the dims `result`, whose sizes are `shape`. Other dims are summed
+/// over. Without `shape`, a dim that no term has gets size 1. If the result is a single unchanged term, returns that
+/// term. With `routed`, the last term is a mask with at most that many ones.
 mlir::Value multiply(mlir::OpBuilder &builder, mlir::Location loc, llvm::ArrayRef<Term> terms,
                      llvm::ArrayRef<int> result, double scale = 1, llvm::ArrayRef<int64_t> shape = {},
                      mlir::IntegerAttr routed = {});
 
-/// `x` with dim `dim` moved to the end.
+/// Builds `x` with dim `dim` moved to the end.
 mlir::Value moveToEnd(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, int dim);
 
 } // namespace pc

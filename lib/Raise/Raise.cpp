@@ -1,6 +1,7 @@
 //===- Raise.cpp - Replaces pieces by the ops that they spell out ----------------------------===//
-// Input and result: a model program. Norms, softmax, sums of exponentials and activations come first, in program order.
-// Then losses, attention and experts are found, which contain these ops. Pieces that nothing reads any more are erased.
+// Input and result: a model program. Norms, softmax, sums of exponentials and activations are raised first, in program
+// order. Then losses, attention and experts, which contain these ops, are raised. Pieces that nothing reads any more
+// are erased.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_RAISE
 #include "pc/Raise/Passes.h"

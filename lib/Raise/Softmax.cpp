@@ -1,5 +1,5 @@
 //===- Softmax.cpp - Raises softmax, cross-entropy and activations ----------------------------===//
-// e^x over its sum does not change if a number per row is subtracted from x. So such a subtraction is dropped.
+// e^x divided by its sum does not change if a number per row is subtracted from x. So such a subtraction is dropped.
 //===-----------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The x for which `value` is e^x, or null.
+/// Returns the x for which `value` is e^x, or null.
 static Value exponentOf(Value value) {
   auto exp = value.getDefiningOp<ExpOp>();
   return exp ? exp.getX() : Value();
@@ -86,8 +86,8 @@ static bool cancelSubtracted(SubOp op) {
   return false;
 }
 
-/// Recognises the logarithm of a sum of exponentials, and removes a number that is subtracted from x before and added
-/// after.
+/// Recognises the logarithm of a sum of exponentials. If a number is subtracted from x before and added to the
+/// logarithm after, removes both.
 bool pc::raiseLogSumExp(Operation *op) {
   if (auto sum = dyn_cast<AddOp>(op)) {
     // (logsumexp(x) - m) + m is logsumexp(x).
@@ -121,8 +121,8 @@ bool pc::raiseLogSumExp(Operation *op) {
   return replaceResult(op, raised);
 }
 
-/// The cross-entropy of logits, if `lse` is their logsumexp; else null. The logits are a term, because they may have
-/// been transposed for the logsumexp.
+/// Returns the cross-entropy of logits if `lse` is their logsumexp; otherwise null. The logits are a term, because they
+/// may have been transposed for the logsumexp.
 static Value negativeLogLikelihood(Operation *op, Value lse, const Term &logits, Value targets) {
   auto sum = lse ? lse.getDefiningOp<LogSumExpOp>() : LogSumExpOp();
   if (!sum)
@@ -165,7 +165,7 @@ bool pc::raiseCrossEntropy(Operation *op) {
 
 static bool isNear(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
 
-/// The x for which `value` is x + number, or null.
+/// Returns the x for which `value` is x + number, or null.
 static Value lessConstant(Value value, double number) {
   if (auto sum = value.getDefiningOp<AddOp>())
     for (auto [x, more] : inBothOrders(sum))
@@ -180,7 +180,7 @@ static bool isPower(const ProductForm &product, Value x, size_t count) {
          llvm::all_of(product.terms, [&](const Term &t) { return t.value == x && t.dims == dimsOf(x); });
 }
 
-/// The x for which `value` is sigmoid(x), as an op or as 1 / (1 + e^-x); or null.
+/// Returns the x for which `value` is sigmoid(x), as an op or as 1 / (1 + e^-x); or null.
 static Value sigmoidOf(Value value) {
   if (auto activation = value.getDefiningOp<ActivationOp>())
     return activation.getKind() == ActivationKind::Sigmoid ? activation.getX() : Value();
@@ -190,7 +190,7 @@ static Value sigmoidOf(Value value) {
   return minus && minus.getFactor().convertToDouble() == -1 ? minus.getX() : Value();
 }
 
-/// The x for which `value` is 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)), or null.
+/// Returns the x for which `value` is 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)), or null.
 static Value geluGateOf(Value value) {
   Value tanh = lessConstant(value, 1);
   auto activation = tanh ? tanh.getDefiningOp<ActivationOp>() : ActivationOp();

@@ -86,7 +86,8 @@ using FlagValue = std::pair<std::string, std::string>;
 /// checkpoint.
 std::vector<FlagValue> trajectoryFlags(const Options &options);
 
-/// The flags that must be the same on all ranks for other reasons: the length of the run, and what ranks do together.
+/// Returns the flags that must be the same on all ranks for other reasons: the length of the run, and flags about work
+/// that ranks do together.
 std::vector<FlagValue> sharedFlags(const Options &options);
 
 /// Warns if the learning rate ends at 0 before the last step, so that later steps change nothing. `goesOn` is true if

@@ -15,24 +15,26 @@
 
 namespace pcrt {
 
-/// A permutation of [0, n) for every key: a Feistel network of four rounds over the least even power of two, repeated
-/// until the result is in range (cycle walking; Black and Rogaway, CT-RSA 2002).
+/// Permutes [0, n); there is a permutation for every key. It is a Feistel network of four rounds over the least even
+/// power of two, repeated until the result is in range (cycle walking; Black and Rogaway, CT-RSA 2002).
 uint64_t permute(uint64_t i, uint64_t n, uint64_t key);
 
 /// Holds out one of every m neighbouring windows of a file, drawn by their place.
 struct HeldOut {
   int64_t every = 0; ///< m; 0: none.
 
-  /// The number of windows, in a file with `windows` of them, that are held out, or that are not.
+  /// Returns how many windows of a file with `windows` windows are held out, or if `heldOut` is false, how many are
+  /// not.
   int64_t count(int64_t windows, bool heldOut) const;
-  /// The `i`-th of those windows.
+  /// Returns the `i`-th of those windows.
   int64_t window(int64_t i, int64_t windows, bool heldOut) const;
 };
 
 /// The order of all samples of a run. It does not change after construction, so any thread may use it.
 class SampleOrder {
 public:
-  /// Files that are read as one. Its samples have the share of its weight in the sum of all weights.
+  /// Files that are read as one. The share of this source in the samples is its weight, divided by the sum of all
+  /// weights.
   struct Source {
     std::vector<int64_t> windows; ///< By file.
     double weight = 1;
@@ -46,8 +48,8 @@ public:
   static constexpr int64_t period = 1000;
 
   SampleOrder() = default;
-  /// Every source has a window that is read, and a weight above 0. With `readsHeldOut`, the windows that are held out
-  /// are read, in the order of the file; otherwise the others.
+  /// Every source must have a window that is read, and a weight above 0. If `readsHeldOut` is true, the windows that
+  /// are held out are read, in the order of the file; otherwise the other windows are read.
   SampleOrder(std::vector<Source> sources, bool shuffle, uint64_t seed, HeldOut heldOut, bool readsHeldOut);
 
   Place of(int64_t sample) const;

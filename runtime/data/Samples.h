@@ -12,8 +12,8 @@ namespace pcrt {
 /// The value, in files of targets, of a target that does not count, as a signed number of the file's width.
 constexpr int32_t noTarget = -100;
 
-/// The number in a step's batch of row `index` of microbatch `microbatch`. The rows of replicas follow each other, also
-/// if there are microbatches.
+/// Returns the number, in a step's batch, of row `index` of microbatch `microbatch`. The rows of replicas follow each
+/// other, even if there are microbatches.
 inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) {
   int64_t ofReplica = program.batch / program.rounds.replicas, rows = ofReplica / program.microbatches;
   return index / rows * ofReplica + microbatch * rows + index % rows;
@@ -42,8 +42,8 @@ public:
   /// program. If there are fewer samples than rows, samples are repeated. Throws PCRT_BAD_DATA naming a file.
   virtual void fill(Samples samples, char *const *inputs) = 0;
 
-  /// The number of targets in that batch over which the loss is a mean, by replica of local SGD; repeated samples do
-  /// not count.
+  /// Returns the number of targets in that batch over which the loss is a mean, for each replica of local SGD. Repeated
+  /// samples do not count.
   const std::vector<int64_t> &counted() const { return targetsCounted; }
 
 protected:
@@ -77,12 +77,12 @@ public:
 };
 
 /// Opens the files that --data and --targets name: files of tokens, or a file for each input of the program, by name.
-/// With `training`, samples that --validation holds out are left out; otherwise only these are read. Throws
+/// If `training` is true, samples that --validation holds out are left out; otherwise only these are read. Throws
 /// PCRT_BAD_DATA naming a file, or PCRT_USAGE.
 std::unique_ptr<SampleData> openSamples(const Options &options, const Program &program, bool training);
 
-/// The files that match a pattern, in the order of their names; a text that is not a pattern is the name of a file.
-/// Throws PCRT_BAD_DATA if no file matches.
+/// Returns the files that match a pattern, in the order of their names. A text that is not a pattern is the name of a
+/// file. Throws PCRT_BAD_DATA if no file matches.
 std::vector<std::string> filesOf(const std::string &pattern, const std::string &flag);
 
 } // namespace pcrt

@@ -10,7 +10,7 @@
 
 namespace pcrt {
 
-/// Writes the inputs of one rank. It borrows program, options and tokens. The rank's thread uses it.
+/// Writes the inputs of one rank. A StepInputs borrows program, options and tokens. The rank's thread uses it.
 class StepInputs {
 public:
   /// `options` has the weight decay. Warns on rank 0 if there are fewer samples than a batch has. Throws like
@@ -22,7 +22,8 @@ public:
   /// a program that cannot skip steps.
   void fill(Device &device, int64_t step, Samples samples);
 
-  /// The number of targets of that step that count, by replica of local SGD; a replica that has none skips the step.
+  /// Returns the number of targets of that step that count, for each replica of local SGD. A replica without such a
+  /// target skips the step.
   const std::vector<int64_t> &counted() const { return loader->counted(); }
 
   /// Warns about samples of that step, or of its replicas, in which no target counts. Such samples update nothing.

@@ -15,13 +15,13 @@ namespace pcrt {
 /// Writes a file of tokens of 16 or 32 bits. The file appears when it is complete.
 class TokenWriter {
 public:
-  /// A path that ends in .bin or .npy, for tokens below `vocabulary`. Throws PCRT_USAGE for another path, and
-  /// PCRT_RESOURCE if the file cannot be written.
+  /// Opens a file for tokens below `vocabulary`. The path must end in .bin or .npy. Throws PCRT_USAGE for another path,
+  /// and PCRT_RESOURCE if the file cannot be written.
   TokenWriter(const std::string &path, uint32_t vocabulary);
 
   /// Throws PCRT_RESOURCE, or PCRT_USAGE if a .bin file would have more tokens than its header can say (2^31 - 1).
   void write(const std::vector<uint32_t> &tokens);
-  /// Throws PCRT_RESOURCE. The file is there afterwards.
+  /// Completes the file, which then appears under its name. Throws PCRT_RESOURCE.
   void finish();
 
   int64_t count() const { return tokens; }

@@ -30,13 +30,14 @@ public:
   virtual pcrt_status observe(int index, int64_t microbatch, void *data, std::string *error) = 0;
 };
 
-/// The flows of `rank`, which runs `program`, the program of a stage, in the order of its table. Throws if the table is
-/// wrong.
+/// Returns the flows of `rank`, which runs `program`, the program of a stage. They are in the order of the program's
+/// table. Throws if the table is wrong.
 std::vector<Flow> flowsOf(const Program &program, int rank);
 
 } // namespace pcrt
 
-/// The runtime's side of a step. It borrows program, communicator, device and observer. The rank's thread uses it.
+/// The runtime's side of a step. A context borrows program, communicator, device and observer. The rank's thread uses
+/// it.
 struct pcrt_context {
   /// Throws if the program's groups or moves are wrong.
   pcrt_context(const pcrt::Program &program, pcrt::Comm &comm);

@@ -1,6 +1,7 @@
 //===- Device.h - The interface of devices --------------------------------===//
-// A device holds the arena and carries out the calls of a step. The CPU carries them out before they return, in memory
-// that the host can access. Any other device may enqueue them, and the host accesses its arena by copies.
+// A device holds the arena and carries out the calls of a step. The CPU carries out the calls before they return, in
+// memory that the host can access. Any other device may enqueue the calls, and the host accesses the arena of such a
+// device by copies.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_DEVICE_H
 #define PCRT_DEVICE_DEVICE_H
@@ -14,8 +15,8 @@ namespace pcrt {
 
 class Pool;
 
-/// The device of one rank, which the rank's thread calls. It borrows the program. After a failed call, context.error is
-/// the message and the run is over.
+/// The device of one rank. The rank's thread calls it. A device borrows the program. After a failed call, context.error
+/// is the message and the run is over.
 class Device {
 public:
   virtual ~Device() = default;
@@ -28,7 +29,7 @@ public:
   /// ranks call it, once. Throws PCRT_RESOURCE with the bytes that are needed and available.
   virtual void prepare(pcrt_context &context) = 0;
 
-  /// The host's address of byte `offset` of the arena; null if only copies reach it.
+  /// Returns the host's address of byte `offset` of the arena, or null if the host can only copy from and to the arena.
   virtual char *onHost(int64_t) { return nullptr; }
 
   /// A part of the arena, and host memory for a copy of it.
@@ -36,9 +37,9 @@ public:
     int64_t offset, bytes;
     char *to;
   };
-  /// If onHost is null: copyAside starts to copy parts of the arena, between two steps. The next step runs meanwhile,
-  /// but changes no parameter or state before the copies are made. waitForCopies waits for them; any thread may call
-  /// it. Both throw a Failure.
+  /// For a device whose onHost is null. Between two steps, copyAside starts to copy parts of the arena. The next step
+  /// runs meanwhile, but changes no parameter or state before the copies are made. waitForCopies waits for the copies;
+  /// any thread may call it. Both functions throw a Failure.
   virtual void copyAside(const std::vector<HostCopy> &) {}
   virtual void waitForCopies() {}
   /// Host memory for such copies, which lives as long as the device. Throws PCRT_RESOURCE.
@@ -46,7 +47,7 @@ public:
   /// The host memory of `context.afterArena` bytes that prepare has allocated. It may outlive this process.
   virtual char *afterArena() { return nullptr; }
 
-  /// Copy between the host and the arena, and wait. Any thread may call them. They throw a Failure.
+  /// These functions copy between the host and the arena, and wait. Any thread may call them. They throw a Failure.
   virtual void write(int64_t offset, const void *from, int64_t bytes) = 0;
   virtual void read(void *to, int64_t offset, int64_t bytes) = 0;
 
@@ -91,8 +92,8 @@ public:
   virtual Json figures() { return nullptr; }
 };
 
-/// Some bytes of an arena in host memory: the arena itself if the host addresses it, and a copy otherwise. It owns the
-/// copy.
+/// Some bytes of an arena in host memory. This is the arena itself if the host can access it, and a copy otherwise. A
+/// HostBlock owns the copy.
 class HostBlock {
 public:
   enum Access { Write, Read };

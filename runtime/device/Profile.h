@@ -25,8 +25,8 @@ void describeTask(char (&text)[96], int32_t kind, int32_t chunk, int32_t microba
 /// Nanoseconds of a clock that never jumps, the same for all processes of a machine.
 int64_t nanoseconds();
 
-/// The times of one rank. The rank's thread uses it. Booking allocates nothing; events beyond the trace's capacity are
-/// dropped.
+/// The times of one rank. The rank's thread uses the profile. Booking allocates nothing. Events beyond the trace's
+/// capacity are dropped.
 class Profile {
 public:
   /// A start or wait has the name of its first move.
@@ -40,7 +40,7 @@ public:
   /// Books a call whose beginning and end (nanoseconds) were measured elsewhere.
   void add(Call call, int32_t index, int64_t start, int64_t end);
 
-  /// The following calls belong to a task of a pipeline's schedule (pcrt_task), until endTask.
+  /// Says that the following calls, until endTask, belong to a task of a pipeline's schedule (pcrt_task).
   void task(int32_t kind, int32_t chunk, int32_t microbatch);
   void endTask();
 

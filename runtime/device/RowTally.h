@@ -20,11 +20,11 @@ public:
     most = std::max(most, rows);
   }
 
-  /// The rows of the fullest layer (or round of a layer), and those of all products together.
+  /// Return the rows of the fullest layer (or round of a layer), and the rows of all products together.
   int64_t mostRows() const { return most; }
   int64_t allRows() const { return total; }
   int64_t products() const { return count; }
-  /// The number of products that had any rows; in a layer that runs in rounds, only some have.
+  /// Returns the number of products that had any rows. In a layer that runs in rounds, only some products have rows.
   int64_t productsWithRows() const { return filled; }
 
 private:

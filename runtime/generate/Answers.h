@@ -17,22 +17,22 @@ public:
   /// request has stop strings then.
   TextAnswer(const TextRequest &request, const Tokenizer *tokenizer);
 
-  /// Takes a token, and returns whether the answer is complete; later tokens are ignored. A stop string completes an
-  /// answer without the scheduler, so the caller then cancels the request (endedEarly).
+  /// Takes a token, and returns whether the answer is complete. Later tokens are ignored. A stop string completes an
+  /// answer before the scheduler knows it, so the caller then cancels the request (endedEarly).
   bool push(const TokenEvent &event);
   bool isComplete() const { return !reason.empty(); }
-  /// A stop string completed the answer before the scheduler ended the request.
+  /// Whether a stop string completed the answer before the scheduler ended the request.
   bool endedEarly() const { return isEarly; }
-  /// The logits were not finite: there is an error instead of an answer.
+  /// Whether the logits were not finite. Then there is an error instead of an answer.
   bool failed() const { return reason == "error"; }
 
   const std::string &text() const { return all; }
   const std::vector<int32_t> &tokens() const { return ids; }
 
-  /// The answer so far: {"index", "text", "token_ids", "logprobs", "finish_reason"}. The text of a token is what became
-  /// certain with it, so these texts, joined, are the answer's text.
+  /// Returns the answer so far: {"index", "text", "token_ids", "logprobs", "finish_reason"}. The text of a token is the
+  /// text that became certain with it. So the texts of all tokens, joined, are the answer's text.
   nlohmann::json choice() const { return choice(0, 0); }
-  /// The same for the tokens since the last call.
+  /// Like choice(), for the tokens since the last call.
   nlohmann::json nextChoice();
   /// Whether nextChoice() would have text, or end the answer.
   bool hasNext() const { return passedText < all.size() || (isComplete() && !isPassed); }
