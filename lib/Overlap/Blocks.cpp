@@ -51,8 +51,8 @@ BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string
     ;
 }
 
-/// A reason is written as the end of a sentence about the reader. The reason for routed tokens comes first, because
-/// they never have blocks.
+/// The reason is written as the end of a sentence about the reader. The reason for routed tokens comes first, because
+/// routed tokens never have blocks.
 void BlockDecisions::forStaying(llvm::function_ref<void(StayingMove)> stays) const {
   auto why = [](Operation *op, const char *other) {
     return hasRows(op) ? "works on routed tokens, which have no blocks" : other;
@@ -91,8 +91,8 @@ bool BlockDecisions::decideAll() {
   return !again;
 }
 
-/// The window has one step for each rank of the move's axes. If two moves share a product, it also has the axes of the
-/// other one.
+/// The window has one step for each rank of the move's axes. If two moves share a product, the window also has the axes
+/// of the other move.
 Window BlockDecisions::windowOf(Operation *move, ArrayAttr axes) const {
   int64_t n = 1;
   for (StringAttr axis : axes.getAsRange<StringAttr>())
@@ -154,8 +154,8 @@ void BlockDecisions::forget(Block::iterator begin, Block::iterator end) {
 }
 
 /// Takes the first legal row that splits a blocked operand along its blocks. If another operand is blocked with a
-/// different window, the moves of both share a product: this is recorded in `met`, and the next round gives them a
-/// common window.
+/// different window, the moves of both operands share a product. This is recorded in `met`, and the next round gives
+/// the two moves a common window.
 bool BlockDecisions::decide(Operation *op) {
   auto factored = dyn_cast<FactorOpInterface>(op);
   if (!factored || op->getNumResults() != 1)
@@ -182,8 +182,8 @@ bool BlockDecisions::decide(Operation *op) {
   return false;
 }
 
-/// Two rings over disjoint axes of equal size become exchanges over both. If one of the windows already consists of
-/// such exchanges, and the other ring is over one of its axes, that window is the common one.
+/// Two rings over disjoint axes of equal size become exchanges over both axes. If one of the windows already consists
+/// of such exchanges, and the other is a ring over one of its axes, the common window is that of the exchanges.
 std::optional<Window> BlockDecisions::common(const Window &a, const Window &b) const {
   if (a == b || a.n != b.n || (a.with && b.with))
     return std::nullopt;
@@ -209,8 +209,8 @@ void BlockDecisions::take(Value value, const Window &window) {
   }
 }
 
-/// The sum must come from products, computed block by block along the scatter's dim. If it is already blocked with
-/// another window, the two moves share a product, which is recorded for the next round.
+/// The sum must come from products that are computed block by block along the scatter's dim. If the sum is already
+/// blocked with another window, the two moves share a product, which is recorded for the next round.
 void BlockDecisions::followScatter(ReduceScatterOp scatter) {
   if (hasLoneAddend(scatter.getX(), scatter.getAxes()))
     return;

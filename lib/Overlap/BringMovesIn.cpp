@@ -1,6 +1,6 @@
 //===- BringMovesIn.cpp - Moves communication into the body of a single microbatch -----===//
-// Moves are cloned into the body: `accumulate` then yields their results instead of their operands, and the moves after
-// it are erased.
+// Moves are cloned into the body. `accumulate` then yields the results of the clones instead of the moves' operands,
+// and the moves after `accumulate` are erased.
 //===-----------------------------------------------------------------------------===//
 #include "BringMovesIn.h"
 
@@ -9,8 +9,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// Moves gathers of stored tensors to the front of the body if only the body reads their results, so that each can be
-/// waited for separately.
+/// Moves a gather of a stored tensor to the front of the body if only the body reads its result, so that each gather
+/// can be waited for separately.
 static void bringGathersIn(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   for (Operation *op = accumulate->getPrevNode(); op;) {
@@ -21,7 +21,7 @@ static void bringGathersIn(AccumulateOp accumulate) {
   }
 }
 
-/// Clones of the moves go to the end of the body. The accumulation is then built again, because the types of its
+/// Adds clones of the moves at the end of the body. Then builds the accumulation again, because the types of its
 /// results change.
 void pc::bringMovesIn(AccumulateOp accumulate) {
   // With several microbatches, the moves would run once per microbatch.

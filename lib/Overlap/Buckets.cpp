@@ -1,7 +1,7 @@
 //===- Buckets.cpp - Decides when moves start, and which start together ---------------===//
-// Implements Problem.h: moves that may wait fill buckets by group and kind, gathers of units start `depth` units ahead,
-// the others start when they are ready. A last pass makes the waits of each group follow the order of the starts. The
-// input determines the result.
+// Implements Problem.h. Moves that may wait fill buckets by group and kind. Gathers of units start `depth` units ahead.
+// The other moves start when they are ready. A last pass makes the waits of each group follow the order of the starts.
+// The result depends only on the input.
 //===-----------------------------------------------------------------------------===//
 #include "Problem.h"
 
@@ -43,7 +43,7 @@ public:
   }
 
 private:
-  /// The items for which `include` holds, by `key`.
+  /// Returns the items for which `include` holds, sorted by `key`.
   template <typename Include, typename Key> SmallVector<unsigned> sorted(Include include, Key key) {
     SmallVector<unsigned> order;
     for (unsigned i = 0; i < items.size(); ++i)
@@ -105,7 +105,8 @@ private:
     int64_t bytes = 0, needed = 0, last = 0;
   };
 
-  /// Gathers of a unit (a layer) start as many units ahead as the limits of number and bytes allow; so do carries.
+  /// Starts gathers of a unit (a layer) as many units ahead as the limits of number and bytes allow. Does the same for
+  /// carries.
   void gatherAhead(int64_t line) {
     SmallVector<Unit> units;
     for (unsigned i : sorted([&](const MoveItem &item) { return !item.mayWait && item.unit >= 0 && item.line == line; },

@@ -18,7 +18,7 @@ public:
   /// Adds an op that has to move.
   void add(Operation *op) { position.try_emplace(op, position.size()); }
 
-  /// Moves `root` after the ops whose results it needs. These keep their order.
+  /// Moves `root` after the ops whose results it needs. These ops keep their order.
   void place(Operation *root) {
     SmallVector<Operation *> needed;
     auto take = [&](Operation *op) {

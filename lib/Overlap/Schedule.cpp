@@ -28,8 +28,8 @@ using namespace pc;
 
 namespace {
 
-/// The unit with which a tensor is gathered: its layer, or the tensor itself if it belongs to no layer. Tiles of a
-/// layer with the same number (`pc-tile-parameters`) are a unit.
+/// Returns the unit with which a tensor is gathered: its layer, or the tensor itself if it belongs to no layer. Tiles
+/// of a layer that have the same number (`pc-tile-parameters`) form a unit.
 std::string unitName(StringRef tensor) {
   StringRef layer = layerOf(tensor), tile = tileOf(tensor);
   return layer.empty() ? tensor.str() : tile.empty() ? layer.str() : (layer + ":" + tile).str();
@@ -96,7 +96,7 @@ public:
   }
 
 private:
-  /// Returns true if `op` is a carry, or a move between two or more ranks, that may be in flight: moves of rows always
+  /// Returns true if `op` is a carry, or a move between two or more ranks, that may be in flight. Moves of rows always
   /// block. Moves between stages are not changed, because each stage's program is scheduled separately, and all stages
   /// have to run these moves in the same order.
   bool sends(Operation *op) const {
@@ -110,8 +110,9 @@ private:
     return move && stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis);
   }
 
-  /// Moves leaves before the readers of other leaves if some are carried, so that a carry may start before these.
-  /// Parameters keep their order, which decides how they are drawn. Updates are sorted for the memory of carries.
+  /// If some leaves are carried, moves leaves before the readers of other leaves, so that a carry may start before
+  /// these readers. Parameters keep their order, which decides how they are drawn. Updates are sorted for the memory of
+  /// carries.
   void hoistCarried() {
     if (block.getOps<CarryOp>().empty())
       return;
@@ -150,7 +151,7 @@ private:
   }
 
   /// Moves additions of reduced gradients to the end of their task, so that the moves can be waited for there. The sum
-  /// so far comes from an earlier task or is an argument; the reduced value may be rounded.
+  /// so far comes from an earlier task or is an argument. The reduced value may be rounded.
   void sinkSums() {
     int64_t task = 0;
     SmallVector<Operation *> ends; // the end of every task
@@ -215,7 +216,7 @@ private:
       }
   }
 
-  /// The leaf of which `op` is a carried or rounded copy, or `op`.
+  /// Returns the leaf of which `op` is a carried or rounded copy, or `op` itself.
   static Operation *storedOf(Operation *op) {
     for (; isa_and_nonnull<CastOp, CarryOp>(op); op = op->getOperand(0).getDefiningOp())
       continue;
@@ -236,7 +237,7 @@ private:
     return isa<AllGatherOp>(op) && isa_and_nonnull<CarryOp>(source) && source->getBlock() == &block && isStored(source);
   }
 
-  /// The axes of a move, or the link of a carry: moves for which they are equal keep their order.
+  /// Returns the axes of a move, or the link of a carry. Moves for which these are equal keep their order.
   static std::vector<std::string> axesOf(MoveOpInterface move) {
     if (auto carry = dyn_cast<CarryOp>(*move))
       return {carry.getLink().str()};
@@ -256,14 +257,14 @@ private:
                         [&](Operation *user) { return user == block.getTerminator() || atEnd.contains(user); });
   }
 
-  /// The parameter to which a leaf belongs.
+  /// Returns the parameter to which a leaf belongs.
   static StringRef storedFor(Operation *leaf) {
     auto state = dyn_cast<StateOp>(leaf);
     return state ? state.getParameter() : cast<ParameterOp>(leaf).getName();
   }
 
-  /// The unit of the carries for the update of a parameter: that of the update before, unless it would have more bytes
-  /// than a bucket, or than the largest parameter alone.
+  /// Returns the unit of the carries for the update of a parameter. It is the unit of the previous update, unless that
+  /// unit would then have more bytes than a bucket, or than the largest parameter alone.
   int64_t unitOfUpdate(StringRef parameter) {
     if (parameter != updated) {
       int64_t bytes = updateBytes.lookup(parameter);
@@ -286,8 +287,8 @@ private:
     item.bytes = trafficOf(move, mesh).payload;
     item.inPlace = mayShareHome(op, 0, 0);
     item.place = position.lookup(op);
-    // If the operand is the result of another move, this move is ready at its own position, and the other one is needed
-    // there.
+    // If the operand is the result of another move, this move is ready at its own position, and the other move is
+    // needed there.
     if (gathersCarried(op)) { // endCarriesBefore() chooses the end of the carry, which must be after its leaf
       Operation *leaf = storedOf(source);
       item.ready = leaf->getBlock() == &block ? position.lookup(leaf) + 1 : 0;
@@ -338,8 +339,8 @@ private:
     items.push_back(item);
   }
 
-  /// A gather of a carried leaf starts as if the leaf were on the device, and the carry must end before that. Returns
-  /// true if there is such a gather.
+  /// A gather of a carried leaf starts as if the leaf were on the device, and the carry must end before that start.
+  /// Sets the ends of such carries. Returns true if there is such a gather.
   bool endCarriesBefore(ArrayRef<MoveBucket> buckets) {
     llvm::DenseMap<Operation *, unsigned> itemOf;
     for (auto [i, item] : llvm::enumerate(items))

@@ -1,7 +1,8 @@
 //===- VerifyScheduled.cpp - Checks the order of moves and their dependencies ----------===//
-// Runs a scheduled or planned program as streams would: one for computation and one per communicator. `pc.start` is an
-// edge from the computation so far to its communicator, `pc.wait` an edge back; there are no others. Two accesses to
-// the same bytes, one of them a write, must be ordered by edges. The verifier shares no code with the scheduler.
+// Runs a scheduled or planned program as streams would: one stream for computation and one per communicator. `pc.start`
+// is an edge from the computation so far to its communicator, and `pc.wait` is an edge back. There are no other edges.
+// Two accesses to the same bytes, one of them a write, must be ordered by edges. The verifier shares no code with the
+// scheduler.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYSCHEDULED
 #include "pc/Overlap/Passes.h"
@@ -104,8 +105,8 @@ private:
   std::map<int64_t, Piece> pieces; ///< by first byte
 };
 
-/// Runs one step with vector clocks: `computed` is the time of the computation, each communicator has its own, and
-/// `memory` remembers the last accesses of every byte. An access that is not ordered after an earlier one fails.
+/// Runs one step with vector clocks. `computed` is the clock of the computation, and each communicator has its own
+/// clock. `memory` remembers the last accesses of every byte. An access that is not ordered after an earlier one fails.
 class Streams {
 public:
   /// `functions` are the functions that `body` calls.
@@ -141,7 +142,7 @@ private:
     int64_t begin, end;
   };
 
-  /// The bytes of `value`; without homes, every value has a separate place.
+  /// Returns the bytes of `value`. If values have no homes, every value has a separate place.
   Range rangeOf(Value value) {
     if (auto argument = dyn_cast<BlockArgument>(value))
       if (auto accumulate = dyn_cast<AccumulateOp>(argument.getOwner()->getParentOp()))
@@ -166,7 +167,8 @@ private:
     return diagnostic;
   }
 
-  /// A task of a pipeline. It begins and ends with no move in flight; the ops of its function are checked separately.
+  /// Runs a task of a pipeline. A task begins and ends with no move in flight; the ops of its function are checked
+  /// separately.
   LogicalResult run(CallOp call) {
     for (auto &[axes, communicator] : communicators)
       if (!communicator.underWay.empty())

@@ -1,8 +1,7 @@
 //===- WindowAttention.cpp - Ring attention --------------------------------------------------===//
-// Replaces gathers of keys and values by steps around a ring: blocks pass around the ring, and each rank computes
-// attention to its current block while the next one arrives. References: H. Liu et al., "Ring attention with blockwise
-// transformers", 2023; for orders that balance causal attention, W. Brandon et al., "Striped attention", 2023, and its
-// followers.
+// Replaces gathers of keys and values by steps around a ring. Each rank computes attention to its current block while
+// the next block arrives from its neighbour. References: H. Liu et al., "Ring attention with blockwise transformers",
+// 2023; for orders that balance causal attention, W. Brandon et al., "Striped attention", 2023, and its followers.
 //===-----------------------------------------------------------------------------===//
 #include "Windows.h"
 
@@ -40,7 +39,7 @@ public:
   }
 
 private:
-  /// The gather along the keys that defines `value`; null if another op defines it.
+  /// Returns the gather along the keys that defines `value`; null if another op defines it.
   static AllGatherOp gatherOf(Value value) {
     auto gather = value.getDefiningOp<AllGatherOp>();
     return gather && gather.getDim() == 1 ? gather : AllGatherOp();
@@ -74,8 +73,8 @@ private:
     return counts;
   }
 
-  /// The dropout of a step, if `op` has dropout. The positions of its keys are `shift` blocks before the positions of
-  /// its queries.
+  /// Returns the dropout of a step, if `op` has dropout. The positions of the step's keys are `shift` blocks before the
+  /// positions of its queries.
   template <typename Op> std::pair<DropAttr, SmallVector<Value>> stepDrop(Op op, int64_t shift) {
     SmallVector<Value> offsets(op.getOffsets());
     DropAttr drop = op.getDropAttr();
@@ -139,15 +138,15 @@ private:
     return success();
   }
 
-  /// The reduce_scatter over the ring that is the only reader of a gradient of gathered keys or values; null if there
-  /// is none.
+  /// Returns the reduce_scatter over the ring that is the only reader of a gradient of gathered keys or values; null if
+  /// there is none.
   static ReduceScatterOp scatterOf(Value gradient, ArrayAttr axes) {
     auto scatter = gradient.hasOneUse() ? dyn_cast<ReduceScatterOp>(*gradient.user_begin()) : ReduceScatterOp();
     return scatter && scatter.getDim() == 1 && scatter.getAxes() == axes ? scatter : ReduceScatterOp();
   }
 
-  /// Rewrites the backward pass, which goes over the same blocks. Gradients of keys and values pass around the ring
-  /// with them, instead of a reduce_scatter.
+  /// Rewrites the backward pass, which goes over the same blocks. Gradients of keys and values are sent around the ring
+  /// together with the keys and values, instead of in a reduce_scatter.
   LogicalResult rewrite(AttentionGradOp op) {
     if (!op.getSees())
       return success();

@@ -140,8 +140,7 @@ private:
   std::vector<Call> evaluationCalls;
   size_t taken = 0; ///< the number of matched calls
   llvm::DenseSet<mlir::Operation *> evaluated;
-  llvm::DenseSet<mlir::OpOperand *> evaluatedSums,
-      evaluatedMoves; ///< `evaluatedMoves`: moves of a start, made one by one
+  llvm::DenseSet<mlir::OpOperand *> evaluatedSums, evaluatedMoves; ///< moves of a start that are made one by one
 };
 
 /// pcrt_dtype of a tensor's elements, written independently of dtypeOf.
