@@ -159,7 +159,7 @@ class Sparsity(Case):
         for settings, code, words in [("*_proj.weight:sparsity=1", 2, "needs a share of zeros above 0 and below 1"), ("*_proj.weight:sparsity=4:2", 2, "needs a pattern such as 2:4"),
                                       ("*_proj.weight:every=4", 2, "'every' and 'until' need sparsity"), ("*_proj.weight:sparsity=0.5,every=1,until=100", 2, "more than 64 times"),
                                       ("*_proj.weight:sparsity=0.5,every=0.5", 2, "need whole numbers"), ("*norm.weight:sparsity=0.5", 4, "'model.layers.0.input_layernorm.weight', which is not a matrix"),
-                                      ("*_proj.weight:sparsity=2:5", 4, "5 does not divide its last dim of"), ("*_proj.weight:sparsity=0.999", 4, "nothing of its rows of")]:
+                                      ("*_proj.weight:sparsity=2:5", 4, "5 does not divide its last dim of"), ("*_proj.weight:sparsity=0.999", 4, "no element of its rows of")]:
             self.holds(f"{settings} is refused", "pc-compile", "model.mlir", "--group", settings, "-o", "no", code=code, words=words)
         self.holds("local SGD is refused", "pc-compile", "model.mlir", "--group", "*_proj.weight:sparsity=2:4", "--mesh", "outer=2", "--local-sgd=outer:4", "-o", "no", code=4, words="leave out sparsity")
 
