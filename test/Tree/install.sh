@@ -46,7 +46,7 @@ replies() {
   _pc "${1%% *}"
   echo "${COMPREPLY[*]}"
 }
-[[ $(replies "pc-compile model.mlir --zer") == "--zero= --zero-keep=" ]]
+[[ $(replies "pc-compile model.mlir --zer") == "--zero= --zero-keep= --zero-outer=" ]]
 [[ $(replies "pc-compile --to=pl") == "placed planned" ]]
 [[ $(replies "pc-run --vir") == "--virtual" ]]
 [[ $(replies "pc-run -n 2 ./train -- --metr") == "--metrics" ]]
