@@ -110,7 +110,7 @@ static void testRefusals() {
   CHECK(refusal(R"({"prompt": "x", "stop": )" + many + "]}").starts_with("stop: it takes up to 16"));
   CHECK(refusal(R"({"prompt": "x", "stop": ")" + std::string(1001, 's') + "\"}").starts_with("stop: it takes up to"));
   for (const char *field : {"prompt", "stop", "logit_bias"})
-    CHECK(refusal(std::string("{\"") + field + "\": " + deep).starts_with("the request has lists"));
+    CHECK(refusal(std::string("{\"") + field + "\": " + deep).starts_with("lists and objects of the request"));
 }
 
 /// Requests with random damage: each is read, or is refused with a message.
