@@ -3,6 +3,7 @@
 // program. Copies prevent readers from sharing a gather.
 //===-----------------------------------------------------------------------------===//
 #include "Retype.h"
+#include "pc/IR/Readers.h"
 #include "pc/Shard/Seeds.h"
 
 #include "mlir/IR/Builders.h"
@@ -25,30 +26,6 @@ void pc::unplace(ModuleOp module, StringAttr axis) {
     PlaceAttr place = placement(type);
     return place ? withEncoding(type, place.with(axis, AxisState::whole())) : type;
   });
-}
-
-/// One value per phase that has readers. It is built before the first of them, inside the accumulation.
-SmallVector<Value> pc::separateReaders(Value value, llvm::function_ref<Value(OpBuilder &)> make) {
-  SmallVector<Value> made;
-  for (StepPhase phase : {StepPhase::Forward, StepPhase::Backward}) {
-    SmallVector<OpOperand *> uses;
-    Operation *first = nullptr;
-    for (OpOperand &use : value.getUses()) {
-      Operation *reader = use.getOwner();
-      if (!isa<AccumulateOp>(reader->getParentOp()) || isa<YieldOp>(reader) || stepPhase(reader) != phase)
-        continue;
-      uses.push_back(&use);
-      if (!first || reader->isBeforeInBlock(first))
-        first = reader;
-    }
-    if (uses.empty())
-      continue;
-    OpBuilder builder(first);
-    made.push_back(make(builder));
-    for (OpOperand *use : uses)
-      use->set(made.back());
-  }
-  return made;
 }
 
 /// Readers in the forward pass get one copy and those in the backward pass another, so that the two can have different

@@ -9,6 +9,7 @@
 #include "pc/IR/Layers.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Readers.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringSwitch.h"

@@ -11,6 +11,7 @@
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Parts.h"
+#include "pc/IR/Readers.h"
 #include "pc/Shard/PlacementGraph.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"

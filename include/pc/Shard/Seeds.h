@@ -114,11 +114,6 @@ mlir::LogicalResult propagateFree(mlir::ModuleOp module, Seeds seeds, FoundPlace
 /// Removes the moves over `axis` and makes every value whole on it. Other axes stay as they are.
 void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
 
-/// Gives the readers of `value` in the forward pass a value that `make` builds before the first of them, and the
-/// readers in the backward pass another one. Returns the built values.
-llvm::SmallVector<mlir::Value> separateReaders(mlir::Value value,
-                                               llvm::function_ref<mlir::Value(mlir::OpBuilder &)> make);
-
 /// Applies separateReaders to `values` with a `pc.copy` of each. Each copy is then gathered separately, so the backward
 /// pass gathers again, and the result of the forward gather is not kept. Returns the copies.
 llvm::SmallVector<mlir::Value> copyForReaders(mlir::ArrayRef<mlir::Value> values);

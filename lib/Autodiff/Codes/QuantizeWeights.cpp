@@ -9,6 +9,7 @@
 
 #include "Blocks.h"
 #include "pc/IR/BlockCodes.h"
+#include "pc/IR/Readers.h"
 
 using namespace mlir;
 using namespace pc;
@@ -43,35 +44,19 @@ private:
   static bool quantize(ParameterOp parameter, ArrayRef<int64_t> block) {
     auto type = cast<RankedTensorType>(parameter.getType());
     EncodeOp encode;
-    for (StepPhase phase : {StepPhase::Forward, StepPhase::Backward}) {
-      SmallVector<OpOperand *> uses;
-      Operation *first = nullptr;
-      for (OpOperand &use : parameter.getValue().getUses()) {
-        Operation *reader = use.getOwner();
-        if (!isa<AccumulateOp>(reader->getParentOp()) || stepPhase(reader) != phase)
-          continue;
-        uses.push_back(&use);
-        if (!first || reader->isBeforeInBlock(first))
-          first = reader;
-      }
-      if (uses.empty())
-        continue;
+    separateReaders(parameter.getValue(), [&](OpBuilder &builder) -> Value {
       if (!encode) {
-        OpBuilder builder(parameter->getContext());
+        OpBuilder::InsertionGuard guard(builder);
         builder.setInsertionPointAfter(parameter);
         auto codes = RankedTensorType::get(type.getShape(), builder.getI8Type()),
              scales = RankedTensorType::get(shapeOfScales(type.getShape(), block), type.getElementType());
         encode = EncodeOp::create(builder, parameter.getLoc(), TypeRange{codes, scales}, parameter.getValue(),
-                                  /*is_unsigned=*/false,
-                                  /*is_linear=*/true);
+                                  /*is_unsigned=*/false, /*is_linear=*/true);
       }
-      OpBuilder builder(first);
-      Value decoded = DecodeOp::create(builder, first->getLoc(), type, // in the layer of its reader
-                                       encode.getCodes(), encode.getScales(),
-                                       /*is_unsigned=*/false, /*is_linear=*/true);
-      for (OpOperand *use : uses)
-        use->set(decoded);
-    }
+      Location loc = builder.getInsertionPoint()->getLoc(); // of its reader, which decides its layer
+      return DecodeOp::create(builder, loc, type, encode.getCodes(), encode.getScales(), /*is_unsigned=*/false,
+                              /*is_linear=*/true);
+    });
     return encode != nullptr;
   }
 };
