@@ -124,10 +124,12 @@ static bool readCodes(const StoredState &state, const Safetensors &file, const s
       if (!found.back() || !record || record->shape.size() != part.shape.size())
         fail(PCRT_BAD_DATA, directory + "/" + stateFile + ": tensor '" + name + "' is missing");
       checkStored(found.back(), name, record->shape, directory, file);
+      auto [sum, isNew] = own.try_emplace(name);
+      if (!isNew) // parts may be of one tensor
+        continue;
       std::vector<float> all(size_t(product(record->shape)));
       loadFloats(*found.back(), 0, int64_t(all.size()), all.data());
-      if (auto [sum, isNew] = own.try_emplace(name); isNew) // parts may be of one tensor
-        sum->second.add(0, all.data(), int64_t(all.size()));
+      sum->second.add(0, all.data(), int64_t(all.size()));
     }
     checkSums(directory, stateFile, trajectory, own);
     state.decode(found, sums);
