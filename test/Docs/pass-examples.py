@@ -1,5 +1,5 @@
 """usage: pass-examples.py DIRECTORY [PC-OPT]
-Runs the examples in the pass descriptions of DIRECTORY/include/pc/*/Passes.td. An example is a fenced block:
+Runs the examples in the pass descriptions of DIRECTORY/include/pc/*/*Passes.td. An example is a fenced block:
 
     ```mlir
     // pc-opt FLAGS
@@ -89,7 +89,7 @@ def check(lines):
 
 
 count = failed = 0
-for path in sorted(glob.glob(os.path.join(directory, "include/pc/*/Passes.td"))):
+for path in sorted(glob.glob(os.path.join(directory, "include/pc/*/*Passes.td"))):
     room, here, name = os.path.relpath(path, directory), 0, ""
     with open(path) as file:
         text = file.read()
