@@ -56,8 +56,8 @@ struct Facts {
 
 /// State that all phases share.
 struct Shared {
-  /// The secret must be new in every run, so that nobody can write a wrong program with the same points as the right
-  /// one.
+  /// The secret must be new in every run. Otherwise, a wrong program could be made to have the same points as the right
+  /// program.
   explicit Shared(Key secret = Key::drawn()) : values(secret) {}
   Values values;
   std::set<Where> places;

@@ -40,7 +40,7 @@ void LineRelay::write(size_t length) {
 
 bool LineRelay::forwardSome() {
   constexpr size_t longest = 64 << 10;
-  // Prefixes make short lines up to 13 times as long. Printing accepts that many bytes unless it lags behind.
+  // Prefixes make short lines up to 13 times as long. Printing accepts that many bytes unless it is too slow.
   char buffer[8 << 10];
   ssize_t count = ends[0] < 0 ? -1 : read(ends[0], buffer, sizeof buffer);
   if (count < 0)

@@ -1,6 +1,6 @@
 //===- AuxiliaryFile.h - A log whose failures do not end a run ------------===//
-// Files for metrics and curves. If a record cannot be written (the disk is full or broken, or nobody reads a pipe), the
-// run warns once, continues without the record, and tries again with a later one.
+// Files for metrics and curves. A record cannot be written if the disk is full or broken, or if the reader of a pipe
+// has ended. The run then warns once, continues without the record, and tries again with a later record.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_AUXILIARYFILE_H
 #define PCRT_METRICS_AUXILIARYFILE_H

@@ -275,7 +275,7 @@ private:
     return all.substr(0, size_t(sizes[0]));
   }
 
-  /// Like share, without waiting for ranks that are behind: sends messages with parts of the bytes.
+  /// Does the same as share, but sends the bytes in parts and does not wait for slower ranks.
   std::string sendLines(std::string bytes) {
     Lines part;
     size_t at = 0, count = 0;
