@@ -9,9 +9,11 @@
 #include "pc/IR/Layers.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/NameGlobs.h"
 #include "pc/IR/Readers.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <map>
 
@@ -188,11 +190,56 @@ struct Offload : pc::impl::OffloadBase<Offload> {
     space = named.value_or(Space::Device);
     if (space == Space::Device)
       return fail("cannot keep " + what + " on '" + to + "'; expected host or disk");
+    if (keep < 0)
+      return fail("keep: " + Twine(keep) + " bytes; expected at least 0");
+    if (!match.empty() && whatOf(what) == What::Activations)
+      return fail("match names parameters, and activations belong to none; use keep=BYTES to keep some on the device");
     return success();
   }
 
+  /// The bytes of a placed value on one rank.
+  int64_t bytesPerRank(Value value) {
+    int64_t bytes = byteSize(value.getType());
+    MeshAttr mesh = meshOf(getOperation());
+    PlaceAttr place = placement(value);
+    for (int64_t d = 0, rank = cast<RankedTensorType>(value.getType()).getRank(); mesh && place && d < rank; ++d)
+      bytes /= mesh.size(place.axes(d));
+    return bytes;
+  }
+
+  /// Removes the first values that together have at most `keep` bytes on a rank; these stay on the device.
+  template <typename T> void leaveOnDevice(SmallVectorImpl<T> &values, llvm::function_ref<Value(T)> valueOf) {
+    int64_t left = keep;
+    llvm::erase_if(values, [&](T one) {
+      int64_t bytes = bytesPerRank(valueOf(one));
+      bool stays = bytes <= left;
+      left -= stays ? bytes : 0;
+      return stays;
+    });
+  }
+
+  /// Removes the leaves of parameters that no glob of `match` fits.
+  LogicalResult dropUnmatched(SmallVectorImpl<Operation *> &leaves) {
+    if (match.empty())
+      return success();
+    std::string why;
+    FailureOr<NameGlobs> globs = NameGlobs::parse(match, why);
+    if (failed(globs))
+      return fail("match: '" + match + "' " + why);
+    llvm::StringSet<> names;
+    getOperation().walk([&](ParameterOp parameter) {
+      if (globs->fitsSome(parameter))
+        names.insert(parameter.getName());
+    });
+    llvm::erase_if(leaves, [&](Operation *leaf) {
+      auto state = dyn_cast<StateOp>(leaf);
+      return !names.contains(state ? state.getParameter() : cast<ParameterOp>(leaf).getName());
+    });
+    return globs->requireUsed(getOperation(), "pc-offload: match");
+  }
+
   /// The leaves of the kind that the option names.
-  SmallVector<Operation *> leavesToKeep() {
+  SmallVector<Operation *> leavesOfKind() {
     SmallVector<Operation *> kept;
     getOperation().walk([&](Operation *op) {
       auto state = dyn_cast<StateOp>(op);
@@ -219,13 +266,16 @@ struct Offload : pc::impl::OffloadBase<Offload> {
   }
 
   LogicalResult keepLeaves() {
-    SmallVector<Operation *> kept = leavesToKeep();
+    SmallVector<Operation *> kept = leavesOfKind();
+    if (failed(dropUnmatched(kept)))
+      return failure();
     if (kept.empty())
       return fail("this program has no " +
                   (what == "states"    ? Twine("optimizer states")
                    : what == "masters" ? Twine("f32 masters of rounded parameters")
                                        : Twine(what)) +
-                  ", so none can be kept on " + to);
+                  (match.empty() ? "" : " that '" + match + "' fits") + ", so none can be kept on " + to);
+    leaveOnDevice<Operation *>(kept, [](Operation *leaf) -> Value { return leaf->getResult(0); });
     LeavesByName leaves;
     for (Operation *leaf : kept) {
       leaves.add(leaf);
@@ -243,18 +293,20 @@ struct Offload : pc::impl::OffloadBase<Offload> {
   }
 
   LogicalResult keepActivations(ArrayRef<AccumulateOp> bodies) {
-    int64_t carried = 0;
+    bool found = false;
     for (AccumulateOp accumulate : bodies) {
       KeptValues values(accumulate.getBody().front());
-      for (Value value : values.take()) {
+      SmallVector<Value> kept = values.take();
+      found |= !kept.empty();
+      std::reverse(kept.begin(), kept.end()); // the last layers read theirs again soonest
+      leaveOnDevice<Value>(kept, [](Value value) { return value; });
+      for (Value value : llvm::reverse(kept))
         values.keep(value, space);
-        ++carried;
-      }
     }
-    return carried ? success()
-                   : fail("no layer keeps a value of a block or more for the backward pass, apart from the last layer, "
-                          "so no activation can be kept on " +
-                          to);
+    return found ? success()
+                 : fail("no layer keeps a value of a block or more for the backward pass, apart from the last layer, "
+                        "so no activation can be kept on " +
+                        to);
   }
 
   Space space = Space::Device;

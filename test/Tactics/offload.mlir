@@ -66,6 +66,20 @@
 // MASTERS: pc.carry %[[W]]
 // MASTERS: pc.sgd
 
+// With match, only the states of some parameters leave, and the pass may run again for the others. keep leaves the first
+// values of so many bytes per rank: with ZeRO-1 on two ranks, a state has 256.
+// RUN: pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh=mesh=dp=2 --pc-zero=stage=1 --pc-offload=keep=511 --pc-verify-placed -o %t.keep
+// RUN: FileCheck %s --check-prefix=KEEP < %t.keep
+// RUN: %same-step %t.step %t.keep
+// KEEP: pc.state "exp_avg" of "w" {{.*}} : tensor<16x8xf32, #pc.place<[dp, _]>>
+// KEEP: pc.state "exp_avg_sq" of "w" {{.*}} : tensor<16x8xf32, #pc.place<[dp, _] in disk>>
+// RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh --pc-offload=match=v 2>&1 | FileCheck %s --check-prefix=UNMATCHED
+// UNMATCHED: pc-offload: match: 'v' fits no parameter, whose names are such as 'w' and 'w'
+// RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh --pc-offload="what=activations match=w" 2>&1 | FileCheck %s --check-prefix=NAMELESS
+// NAMELESS: pc-offload: match names parameters, and activations belong to none; use keep=BYTES to keep some on the device
+// RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh --pc-offload=keep=-1 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// NEGATIVE: pc-offload: keep: -1 bytes; expected at least 0
+
 // RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-offload=to=tape 2>&1 | FileCheck %s --check-prefix=SPACE
 // SPACE: pc-offload: cannot keep states on 'tape'; expected host or disk
 // RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-offload=what=inputs 2>&1 | FileCheck %s --check-prefix=KIND

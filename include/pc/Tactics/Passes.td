@@ -342,12 +342,17 @@ def Offload : Pass<"pc-offload", "mlir::ModuleOp"> {
     pc.update "exp_avg" of "w" %back : tensor<7xf32, #pc.place<[_] in disk>>
     ```
 
-    The pass fails if the program has no such values, does not train, or is not placed. It may run several times, each time for another
-    kind of values.
+    `match` chooses the values of some parameters, by globs on their names. `keep` leaves values of so many bytes per rank on the device:
+    the first ones that fit, or activations of the last layers, which are read again soonest.
+
+    The pass fails if the program has no such values, does not train, or is not placed. It may run several times, each time for other
+    values.
   }];
   let options = [
     Option<"what", "what", "std::string", "\"states\"", "What leaves the device: states, masters, parameters or activations">,
     Option<"to", "to", "std::string", "\"disk\"", "The space that holds it: disk, or host">,
+    Option<"match", "match", "std::string", "\"\"", "Globs, joined by |, on names of parameters; only their values leave the device">,
+    Option<"keep", "keep", "int64_t", "0", "Bytes per rank that stay on the device; of activations, in each microbatch">,
   ];
 }
 
