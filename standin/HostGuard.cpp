@@ -121,13 +121,24 @@ static void open(const Guard &guard) {
   GuardsOff again;
 }
 
+/// Whether what `guard` waits for is done before everything at `later`.
+static bool isOver(const Guard &guard, const OrderClock &later) {
+  const OrderClock &clock = guard.item->clock;
+  return guard.item->done &&
+         (clock.tick == 0 || (clock.chain < later.ticks.size() && later.ticks[clock.chain] >= clock.tick));
+}
+
+void pc::standin::openGuards(const OrderClock &clock) {
+  for (const Guard &guard : guards().all)
+    if (isOver(guard, clock) && protect(guard.pages, true))
+      guards().opened.push_back(guard.pages);
+}
+
 void pc::standin::releaseGuards(const OrderClock &host) {
   Guards &g = guards();
   std::vector<Guard> over;
   std::erase_if(g.all, [&](const Guard &guard) {
-    const OrderClock &clock = guard.item->clock;
-    bool known = guard.item->done &&
-                 (clock.tick == 0 || (clock.chain < host.ticks.size() && host.ticks[clock.chain] >= clock.tick));
+    bool known = isOver(guard, host);
     if (known)
       over.push_back(guard);
     return known;

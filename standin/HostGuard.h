@@ -22,6 +22,10 @@ public:
   GuardsOff(const GuardsOff &) = delete;
 };
 
+/// Opens memory that work before `clock` has written, until GuardsOff ends. A host function may read it in any way,
+/// also by system calls, which raise no signal.
+void openGuards(const OrderClock &clock);
+
 /// Opens the memory that the host may read after it has waited up to `host`.
 void releaseGuards(const OrderClock &host);
 

@@ -153,6 +153,8 @@ static void run(const ItemRef &item) {
   if (item->check)
     fail(*item, item->check());
   runsItem = true;
+  if (work.engine == Engine::Host)
+    openGuards(item->clock);
   if (work.run) {
     std::vector<Access> found;
     fail(*item, work.run(found));

@@ -43,10 +43,6 @@ void DiskRing::transfer(void *argument) {
   DiskRing &ring = *piece.ring;
   if (!ring.error().empty())
     return;
-  // The stand-in opens memory that a copy has written to the host function that touches it.
-  if (ring.session.standin && piece.copy.toDisk)
-    for (int64_t at = 0; at < piece.copy.bytes; at += PCRT_DISK_BLOCK)
-      static_cast<void>(*static_cast<volatile char *>(piece.copy.memory + at));
   std::string error;
   ring.disk.start(piece.copy.toDisk, piece.copy);
   if (ring.disk.wait(piece.copy.toDisk, &error))
