@@ -486,9 +486,12 @@ PC_EXPORT ncclResult_t ncclCommRegister(ncclComm_t handle, void *at, size_t byte
 
 PC_EXPORT ncclResult_t ncclCommDeregister(ncclComm_t, void *) { return ncclSuccess; }
 
-PC_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *at, size_t bytes, ncclWindow_t *window, int) {
+PC_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *at, size_t bytes, ncclWindow_t *window,
+                                              int flags) {
   Lock lock(driverMutex());
   FIND(comm, handle);
+  if (flags & ~1)
+    return fail(ncclInvalidArgument, "unknown flags of a window");
   if (reinterpret_cast<uintptr_t>(at) % 4096)
     return fail(ncclInvalidArgument, "a window must be aligned to 4096 bytes");
   *window = reinterpret_cast<ncclWindow_t>(at);

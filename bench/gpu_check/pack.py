@@ -226,7 +226,8 @@ def plans(pack, lines, precision, steps):
 def nccl(pack):
     nccl_run = {"launched": True, "environment": {"PCRT_TRANSPORT": "tcp"}}
     suite(pack, "nccl/1-rank", "program:comm-conformance", "--", "--device", **nccl_run, splits_communicators=True)
-    suite(pack, "nccl/2-devices", "program:comm-conformance", "--", "--device", launched=True, ranks=2, devices=2)
+    for name, environment in [("", {}), ("-windows", {"PCRT_NCCL_WINDOWS": 1})]:
+        suite(pack, f"nccl/2-devices{name}", "program:comm-conformance", "--", "--device", launched=True, ranks=2, devices=2, environment=environment)
 
 
 def nccl_on_one_device(pack):

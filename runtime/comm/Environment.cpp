@@ -76,8 +76,9 @@ static void checkNumbers(Reader &read) {
   read.positive("PCRT_TIMEOUT_SECONDS", 1);
   read.integer("PCRT_PORT", 1, 1, 65535);
   read.integer("PCRT_CUDA_DEVICE", 0, 0);
-  for (const char *name : {"PCRT_POISON", "PCRT_CPU_BF16", "PCRT_CUDA_BLOCKING", "PCRT_CUDA_GRAPH", "PCRT_CUDA_TUNE",
-                           "PCRT_CUDA_EPILOGUES", "PCRT_CUDA_ROOM", "PCRT_CUDA_SHARE_DEVICE", "PCRT_NCCL_BLOCKING"})
+  for (const char *name :
+       {"PCRT_POISON", "PCRT_CPU_BF16", "PCRT_CUDA_BLOCKING", "PCRT_CUDA_GRAPH", "PCRT_CUDA_TUNE",
+        "PCRT_CUDA_EPILOGUES", "PCRT_CUDA_ROOM", "PCRT_CUDA_SHARE_DEVICE", "PCRT_NCCL_BLOCKING", "PCRT_NCCL_WINDOWS"})
     read.integer(name, 0, 0, 1);
 }
 

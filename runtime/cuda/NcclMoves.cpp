@@ -129,9 +129,12 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
 NcclMoves::~NcclMoves() {
   {
     std::lock_guard<std::mutex> lock(live->mutex);
-    for (Member &member : members)
+    for (Member &member : members) {
       if (member.registered && !live->aborted)
         live->nccl.ncclCommDeregister(member.comm, member.registered);
+      if (member.window && !live->aborted)
+        live->nccl.ncclCommWindowDeregister(member.comm, member.window);
+    }
   }
   // After a good run all ranks get here. After a failure some may not, so this calls abort, which does not wait for
   // other ranks as destroy would.
@@ -144,10 +147,27 @@ std::string NcclMoves::describe(NcclResult result) const {
   return last && *last ? text + ": " + last : text;
 }
 
+void NcclMoves::registerWindows(void *base, int64_t bytes) {
+  std::vector<int64_t> all(control.size());
+  requireOk(control, control.allGatherBytes(&bytes, sizeof bytes, all.data()));
+  for (Member &member : members) {
+    auto isEqual = [&](int rank) { return all[rank] == bytes; };
+    if (member.comm && std::all_of(member.group->ranks.begin(), member.group->ranks.end(), isEqual))
+      require(live->nccl.ncclCommWindowRegister(member.comm, base, size_t(bytes), &member.window, NcclWindowSymmetric),
+              member.comm, "make the arena a window of " + groupName(*member.group));
+  }
+}
+
 pcrt_status NcclMoves::registerArena(void *base, int64_t bytes) {
+  if (switchedOn("PCRT_NCCL_WINDOWS", false)) {
+    if (!live->nccl.ncclCommWindowRegister)
+      fail(PCRT_RESOURCE, "PCRT_NCCL_WINDOWS=1 needs NCCL 2.27 or newer; " + library.path + " has no windows");
+    registerWindows(base, bytes);
+  }
   // Lets NCCL read and write the arena directly. If it cannot, moves are only slower.
   for (Member &member : members)
-    if (member.comm && live->nccl.ncclCommRegister(member.comm, base, size_t(bytes), &member.registered) != NcclSuccess)
+    if (member.comm && !member.window &&
+        live->nccl.ncclCommRegister(member.comm, base, size_t(bytes), &member.registered) != NcclSuccess)
       member.registered = nullptr;
   return PCRT_OK;
 }

@@ -83,6 +83,7 @@ private:
     const Group *group = nullptr;
     int64_t stagingBytes = 0, stagingOffset = 0;
     void *registered = nullptr;
+    NcclWindow window = nullptr; ///< Instead of `registered`, with PCRT_NCCL_WINDOWS=1.
   };
 
   /// Adds the communicator of all ranks; throws as the constructor does.
@@ -95,6 +96,9 @@ private:
   /// Turn the result of a call inside steps into a status, with lastError.
   pcrt_status check(NcclResult result, NcclComm on, const char *name);
   pcrt_status check(Result result, const char *name);
+  /// Registers the arena as a window of each communicator. All members call it in the same order. Where their arenas
+  /// differ in size, as between stages, or NCCL makes no window, the arena is registered without one.
+  void registerWindows(void *base, int64_t bytes);
   /// Waits until nothing is in progress on `on`; returns NcclInProgress if that takes too long or the run has failed.
   NcclResult settle(NcclComm on);
   std::string describe(NcclResult result) const;
