@@ -454,15 +454,6 @@ static std::string whyNoOffload(const CompileOptions &options) {
   return "";
 }
 
-/// Why the program's codes cannot be used on the target, or "".
-static std::string whyNoCodes(ModuleOp module, const CompileOptions &options) {
-  bool ofWeights = options.train && options.weightPrecision == "int8";
-  module.walk([&](EncodeOp encode) { ofWeights |= encode.getIsLinear(); });
-  if (!options.cuda() || !ofWeights)
-    return "";
-  return "--weight-precision=int8 is supported on CPUs only; with --target=cuda, use --weight-precision=full";
-}
-
 /// Phases before `from` are skipped, and the given program is verified instead of compiled.
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   std::string error;
@@ -470,10 +461,6 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   if (!machine) {
     module.emitError() << error;
     return PCRT_USAGE;
-  }
-  if (std::string why = whyNoCodes(module, options); !why.empty()) {
-    module.emitError() << why;
-    return PCRT_INFEASIBLE;
   }
   if (std::string why = whyNoOffload(options); !why.empty()) {
     module.emitError() << why;
