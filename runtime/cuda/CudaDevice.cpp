@@ -7,6 +7,7 @@
 #include "comm/Collective.h"
 #include "comm/Environment.h"
 #include "comm/Moves.h"
+#include "cuda/StageCalls.h"
 #include "pcrt/description.h"
 
 #include <algorithm>
@@ -115,16 +116,19 @@ void CudaDevice::prepare(pcrt_context &context) {
     ofThisRank.moves = context.moves.data();
     onAllRanks(control, [&] {
       session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end() - numLinks, true)) +
-                                 lanesOf(program.abi));
+                                 program.abi.num_flows);
     });
     comm = openDeviceComm(session, control, ofThisRank, context.groups, besideProducts, keptMemory != nullptr);
-    // A posted receive waits on the device for its message. In a graph it may share a queue with other work, and so
-    // delay work for which the sender waits.
-    bool posts = program.stageAxis >= 0 && comm->hasLanes();
-    graphs = graphs && comm->canCapture() && (!posts || switchedOn("PCRT_CUDA_GRAPH", false));
+    graphs = graphs && comm->canCapture();
     openRows(context);
     if (program.stageAxis >= 0)
       flows = std::make_unique<StageFlows>(session, context, *comm);
+    if (flows && comm->hasLanes())
+      onAllRanks(control, [&] {
+        step.receives = placeReceives(context, &pcrt_program::step);
+        if (evaluation.function)
+          evaluation.receives = placeReceives(context, &pcrt_program::evaluate);
+      });
     onAllRanks(control, [&] {
       if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
         fail(PCRT_RESOURCE, comm->error());
@@ -177,11 +181,9 @@ pcrt_status CudaDevice::enqueuePart(pcrt_context &context, Part &part, Mode want
   current = &part;
   part.shown.clear();
   bool sends = flows && mode != Mode::Listen;
-  pcrt_status status = sends ? flowDone(context, flows->begin(part.messages), "the step's messages") : PCRT_OK;
+  pcrt_status status = sends ? flowDone(context, flows->begin(part.receives), "the step's messages") : PCRT_OK;
   if (status == PCRT_OK)
     status = part.function(&context, arena);
-  if (mode == Mode::Listen)
-    part.messages = context.flowCounts;
   if (status == PCRT_OK && sends)
     status = flowDone(context, flows->end(), "the step's messages");
   return waitForAll(context, status);
@@ -455,6 +457,8 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
     ++callsMade;
     return PCRT_OK;
   }
+  if (flows && !carries)
+    PCRT_TRY(flowDone(context, flows->beforeMove(), desc.name));
   Stream stream = streamOf(line);
   Result result = Success;
   if (stream != session.compute) {

@@ -76,8 +76,8 @@ private:
     GraphExec graph = nullptr;
     int64_t runs = 0;
     std::vector<std::string> taskNames = {};
-    std::vector<int64_t> messages = {}; ///< The number of messages of each flow in one run.
-    std::vector<Shown> shown = {};      ///< The scalars of one run; both parts may use the same memory.
+    std::vector<PlacedReceive> receives = {}; ///< When its receives begin.
+    std::vector<Shown> shown = {};            ///< The scalars of one run; both parts may use the same memory.
   };
   /// A call of an attention, found in mode Listen.
   struct AttentionCall {

@@ -23,20 +23,6 @@ struct DeviceFlow {
   const pcrt_flow *flow = nullptr; ///< The flow in the table of the source's program.
 };
 
-/// Returns the number of lanes of a flow. A lane is a stream with its own communicator, and message n uses lane n %
-/// lanes. One communicator is not enough: its calls run in order, so a receive that waits for its message blocks all
-/// later calls. Of `slots` messages, one is read and the others may be in flight. Each of these others has a lane, on
-/// which one receive is posted in advance. So a device waits only if all `slots` slots are full.
-inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
-
-/// Returns the number of lanes of all flows of a program.
-inline int lanesOf(const pcrt_program &program) {
-  int lanes = 0;
-  for (int flow = 0; flow < program.num_flows; ++flow)
-    lanes += lanesOf(program.flows[flow]);
-  return lanes;
-}
-
 /// The moves and messages of one rank's device. The rank's thread calls this object. After a call has failed, error()
 /// is the message and the run is over.
 class DeviceComm {
@@ -71,12 +57,12 @@ public:
   /// by all ranks. Throws a Failure.
   virtual void openFlows(const std::vector<DeviceFlow> &all) = 0;
 
-  /// Whether messages pass through lanes, with slots and events that StageFlows owns. If so, StageFlows calls
+  /// Whether each flow has a lane, with slots and events that StageFlows owns. If so, StageFlows calls
   /// enqueueMessage, otherwise enqueueSend and enqueueReceive.
   virtual bool hasLanes() const { return false; }
 
-  /// Enqueues message `number` of the step, in flow `index` of the program, on `stream`, which is the stream of the
-  /// message's lane. The message is sent from or received to `at` on the device.
+  /// Enqueues message `number` of the step, in flow `index` of the program, on `stream`, which is the flow's lane. The
+  /// message is sent from or received to `at` on the device.
   virtual pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) {
     (void)index, (void)number, (void)at, (void)stream;
     return PCRT_INTERNAL;
@@ -110,8 +96,8 @@ public:
   /// The move of the step that the device began last, for the message of a fault; "" if that is unknown.
   virtual std::string lastBegun() const { return ""; }
 
-  /// The multiprocessors that the moves of a group occupy while products run, and that posted receives of messages
-  /// occupy all the time; 0 if they occupy none or the number is unknown.
+  /// The multiprocessors that the moves of a group occupy while products run, and that receives of messages occupy
+  /// until their message comes; 0 if they occupy none or the number is unknown.
   virtual int blocksOfMoves() const { return 0; }
   virtual int blocksOfMessages() const { return 0; }
 

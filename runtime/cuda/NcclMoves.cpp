@@ -319,30 +319,29 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
     session.polled(passed, int64_t(bytes));
   });
   for (const DeviceFlow &one : all)
-    for (int lane = 0; lane < lanesOf(*one.flow); ++lane)
-      onAllRanks(control, [&] {
-        NcclConfig config;
-        config.commName = one.flow->name;
-        // A receive is posted long before its message, so it must leave room for other kernels.
-        boundBlocks(config, pcrt_blocks_of_message(one.flow->bytes));
-        int color = one.source < 0 ? NcclSplitNoColor : one.source;
-        if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
-                                        std::string("connect the ends of '") + one.flow->name + "'"))
-          flows[one.index].push_back(comm);
-      });
+    onAllRanks(control, [&] {
+      NcclConfig config;
+      config.commName = one.flow->name;
+      // A receive may begin long before its message, so it must leave room for other kernels.
+      boundBlocks(config, pcrt_blocks_of_message(one.flow->bytes));
+      int color = one.source < 0 ? NcclSplitNoColor : one.source;
+      if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
+                                      std::string("connect the ends of '") + one.flow->name + "'"))
+        flows[one.index] = comm;
+    });
 }
 
 int NcclMoves::blocksOfMessages() const {
   int blocks = 0;
   for (int i = 0; leavesRoom && i < program.num_flows; ++i)
     if (const pcrt_flow &flow = program.flows[i]; !flow.sends)
-      blocks += lanesOf(flow) * pcrt_blocks_of_message(flow.bytes);
+      blocks += pcrt_blocks_of_message(flow.bytes);
   return blocks;
 }
 
 pcrt_status NcclMoves::enqueueMessage(int index, int number, void *at, Stream stream) {
   const pcrt_flow &flow = program.flows[index];
-  NcclComm comm = flows[index][number % lanesOf(flow)];
+  NcclComm comm = flows[index];
   size_t count = size_t(flow.bytes / 2);
   NcclResult result = flow.sends ? live->nccl.ncclSend(at, count, NcclBfloat16, 1, comm, stream)
                                  : live->nccl.ncclRecv(at, count, NcclBfloat16, 0, comm, stream);

@@ -132,8 +132,7 @@ private:
   bool leavesRoom; ///< With PCRT_CUDA_ROOM=0, NCCL and products use as many multiprocessors as they choose.
   Opened library;
   std::vector<Member> members;
-  std::vector<std::vector<NcclComm>>
-      flows; ///< By flow of this rank's program and lane: the two ends, the source first.
+  std::vector<NcclComm> flows; ///< By flow of this rank's program: the two ends, the source first.
   std::unique_ptr<MoveKernels> kernels;
   std::unique_ptr<DeviceArena> stagingMemory;
   char *staging = nullptr;

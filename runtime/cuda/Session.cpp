@@ -1,6 +1,6 @@
 //===- Session.cpp - A process's use of one CUDA device -------------------===//
 // Opens the driver, retains the primary context and makes it current. The number of hardware queues is set in the
-// environment before main(), because the driver reads it at its start.
+// environment before main(), because the driver reads it at its start. Streams that share a queue delay each other.
 //===----------------------------------------------------------------------===//
 #include "cuda/Session.h"
 #include "base/Failure.h"
@@ -14,14 +14,13 @@ using namespace pcrt::cuda;
 
 /// Sets the variable to its largest value, 32, unless the user has set it. This happens before there are threads,
 /// because threads of virtual ranks read the environment while others start.
-static const int hardwareQueues = [] {
+[[maybe_unused]] static const bool queuesAreSet = [] {
   constexpr char variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
-  if (const char *chosen = getenv(variable); !chosen || !*chosen)
-    setenv(variable, "32", 1);
-  return std::clamp(atoi(getenv(variable)), 1, 32);
+  const char *chosen = getenv(variable);
+  return chosen && *chosen ? true : setenv(variable, "32", 1) == 0;
 }();
 
-Session::Session(int ordinal) : queues(hardwareQueues) {
+Session::Session(int ordinal) {
   load(driver, &library);
   standin = driver.pc_standin_hook ? driver.pc_standin_hook() : nullptr;
   int count = 0;

@@ -35,9 +35,6 @@ public:
   /// The functions of the stand-in if the driver is one; null on a GPU.
   const pc_standin_functions *standin = nullptr;
   Stream compute = nullptr; ///< The stream of everything except moves.
-  /// The number of hardware queues of this process (CUDA_DEVICE_MAX_CONNECTIONS, 32 by default). Streams that share a
-  /// queue may delay each other. The driver decides which streams share a queue; the stand-in's first streams do not.
-  int queues = 0;
 
   /// These functions pass information to a stand-in, and do nothing on a GPU. pc_standin_functions describes them.
   void label(const char *source) const {
@@ -67,7 +64,6 @@ public:
   Stream makeMoveStream();
   /// Creates the next `count` move streams now, before libraries create their own streams.
   void reserveMoveStreams(int count);
-  int numStreams() const { return int(streams.size()); }
   Event makeEvent(bool timed = false);
 
   /// Waits for all work on the compute stream.
