@@ -119,7 +119,8 @@ static ncclResult_t joinGroup(const Comm &comm) {
 /// Waits until a blocking communicator has completed the calls that it has begun.
 static ncclResult_t settle(Lock &lock, const CommRef &comm) {
   comm->advance();
-  while (comm->isAdvancing()) {
+  while (comm->isAdvancing() && stickyError() == CUDA_SUCCESS) {
+    letTimePass(!comm->connecting.empty());
     lock.unlock();
     usleep(50);
     lock.lock();
@@ -199,10 +200,14 @@ static std::string checkCaptures(const std::vector<Group::Queued> &queued) {
 }
 
 /// Submits the calls of a group: one item per communicator.
-static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
+static ncclResult_t submitCalls(Lock &lock, std::vector<Group::Queued> queued) {
   ncclResult_t result = ncclSuccess;
   if (std::string why = checkCaptures(queued); !why.empty())
     return fail(ncclInvalidUsage, why);
+  for (const Group::Queued &q : queued)
+    if (q.call.isMessage())
+      q.comm->connect(q.call);
+  const std::vector<Group::Queued> all = queued;
   while (!queued.empty()) {
     CommRef comm = queued.front().comm;
     CUstream stream = queued.front().stream;
@@ -224,6 +229,9 @@ static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
       result = ncclInProgress;
     }
   }
+  for (const Group::Queued &q : all)
+    if (ncclResult_t settled = q.comm->blocking ? settle(lock, q.comm) : ncclSuccess; settled != ncclSuccess)
+      return settled;
   return result;
 }
 
@@ -269,7 +277,7 @@ PC_EXPORT ncclResult_t ncclGroupEnd() {
   ncclResult_t result = launch(lock, ended.jobs);
   if (result != ncclSuccess && result != ncclInProgress)
     return result;
-  ncclResult_t submitted = submitCalls(std::move(ended.calls));
+  ncclResult_t submitted = submitCalls(lock, std::move(ended.calls));
   return submitted != ncclSuccess ? submitted : result;
 }
 
@@ -369,13 +377,13 @@ PC_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *er
   Lock lock(driverMutex());
   FIND(comm, handle);
   comm->advance();
-  if (comm->finalizing && comm->queued > 0)
-    letTimePass();
+  if (bool connects = !comm->connecting.empty(); connects || (comm->finalizing && comm->queued > 0))
+    letTimePass(connects);
   comm->mustPoll = false;
   *error = comm->error != ncclSuccess ? fail(comm->error, comm->errorText)
            : comm->isAdvancing()      ? ncclInProgress
                                       : ncclSuccess;
-  if (*error == ncclSuccess && stickyError() != CUDA_SUCCESS)
+  if ((*error == ncclSuccess || *error == ncclInProgress) && stickyError() != CUDA_SUCCESS)
     *error = fail(ncclUnhandledCudaError, explanation(stickyError()));
   return ncclSuccess;
 }
@@ -555,7 +563,7 @@ static ncclResult_t issue(ncclComm_t handle, CUstream stream, Call call) {
     group.calls.push_back({comm, stream, call});
     return ncclSuccess;
   }
-  return submitCalls({{comm, stream, call}});
+  return submitCalls(lock, {{comm, stream, call}});
 }
 
 static int64_t n(size_t count) { return static_cast<int64_t>(count); }

@@ -186,8 +186,6 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
     child->blocking = config ? config->blocking != 0 : parent->blocking;
     if (config && config->commName)
       child->name = config->commName;
-    child->isSmall = bounded && config->maxCTAs <= smallCtas;
-    child->ctas = child->isSmall ? config->maxCTAs : 0;
     if (!makeMailbox(*child, parent->size))
       return ncclSystemError;
     post.mailbox = {getpid(), child->own->fd};
@@ -262,11 +260,24 @@ void Comm::advance() {
     advanceJoin(*this);
   if (ready)
     std::erase_if(splits, [&](PendingSplit &split) { return advanceSplit(*this, split); });
+  std::erase_if(connecting, [&](auto &one) { return pair(one.first, rank).connects.load() & one.second; });
+}
+
+/// The first message in a direction connects both ends, and each waits there for the other: ncclP2PPreconnectFunc
+/// (group.cc) calls ncclTransportP2pSetup, whose bootstrapRecv blocks (transport.cc).
+void Comm::connect(const Call &message) {
+  const uint32_t own = message.kind == Call::Send ? 1 : 2;
+  PeerBox &box = pair(rank, message.peer);
+  if (box.connects.load() & own)
+    return;
+  box.connects.fetch_or(own);
+  connecting.push_back({message.peer, own ^ 3});
+  ++shared().generation;
 }
 
 bool Comm::isAdvancing() const {
   return error == ncclSuccess && !aborted &&
-         (!ready || !splits.empty() || (finalizing && (queued > 0 || persistentRefs > 0)));
+         (!ready || !splits.empty() || !connecting.empty() || (finalizing && (queued > 0 || persistentRefs > 0)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -294,7 +305,9 @@ std::string pc::standin::findDeadlock(int waitingThreads) {
       comm->generationRead = 0;
       continue;
     }
-    if (!comm->current.empty())
+    if (!comm->connecting.empty())
+      snprintf(self.waiting, sizeof self.waiting, "the first message of %s, on the host", describe(*comm).c_str());
+    else if (!comm->current.empty())
       snprintf(self.waiting, sizeof self.waiting, "%s of %s", comm->current.c_str(), describe(*comm).c_str());
     uint64_t now = world.generation.load();
     bool looked = comm->generationRead == now + 1; // whether it has looked for work since then

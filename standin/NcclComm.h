@@ -38,6 +38,7 @@ struct SendPost {
 
 /// The messages between a pair of ranks; the owner of the mailbox writes it.
 struct PeerBox {
+  std::atomic<uint32_t> connects; ///< Whether the owner has called a send to the peer (1) and a receive from it (2).
   std::atomic<uint64_t> sent;     ///< Messages to the peer that have been made ready, in all.
   std::atomic<uint64_t> received; ///< Messages of the peer that have been taken, in all.
   SendPost posts[sendSlots];
@@ -90,10 +91,6 @@ struct PendingSplit {
   bool asked = false; ///< The state was asked for since; the first answer is always "in progress".
 };
 
-/// Communicators with at most this many CTAs are small. Their calls do not count towards the calls that a device can
-/// run at the same time, as long as all small ones fit on it together and leave one multiprocessor for work that does
-/// not wait.
-constexpr int smallCtas = 8;
 /// One rank's communicator. The driver's lock guards it.
 struct Comm {
   int rank = 0, size = 0, device = 0;
@@ -109,12 +106,11 @@ struct Comm {
   std::vector<PendingSplit> splits;
   int splitsBegun = 0;
   bool inFlight = false; ///< A call has begun and not ended.
-  int ctas = 0;          ///< The CTAs of its calls, if it is small.
-  bool isSmall = false;  ///< Its calls take so few of a device's multiprocessors (maxCTAs) that other calls can run.
   bool mustPoll = false; ///< ncclCommGetAsyncError has not returned success since the last call.
   std::string current;   ///< The call that is in flight.
   uint64_t collectives = 0, generationRead = 0;
-  std::vector<uint64_t> sends, receives; ///< Begun, by peer.
+  std::vector<uint64_t> sends, receives;            ///< Begun, by peer.
+  std::vector<std::pair<int, uint32_t>> connecting; ///< Peers that have not called yet, and what they must call.
   int64_t queued = 0;         ///< Calls that were submitted and have not ended, including those of launched graphs.
   int64_t persistentRefs = 0; ///< Captured calls whose graphs exist (localPersistentRefs).
 
@@ -131,6 +127,8 @@ struct Comm {
 
   /// Continues operations that have begun, such as joining and splits. Sets `ready`, `error`.
   void advance();
+  /// Begins to connect with the peer of a message.
+  void connect(const struct Call &message);
   /// Whether advance() still has something to do.
   bool isAdvancing() const;
 };

@@ -228,7 +228,7 @@ namespace {
 
 /// The calls in flight on each device, and the tickets of those that have not begun.
 struct Devices {
-  std::map<int, int> flying, ctas; ///< For each device; `ctas` counts the CTAs of small communicators.
+  std::map<int, int> flying; ///< By device.
   std::map<int, std::set<uint64_t>> waiting;
   uint64_t nextTicket = 1, resets = 0;
 };
@@ -236,7 +236,7 @@ struct Devices {
 Devices &devices() {
   static auto *devices = new Devices;
   if (devices->resets != numResets())
-    *devices = {{}, {}, {}, devices->nextTicket, numResets()};
+    *devices = {{}, {}, devices->nextTicket, numResets()};
   return *devices;
 }
 
@@ -270,8 +270,7 @@ struct NcclFlight final : Flight {
   /// Arrives: puts this rank's contribution into its mailbox.
   void begin() {
     comm->inFlight = true;
-    devices().flying[comm->device] += !comm->isSmall;
-    devices().ctas[comm->device] += comm->ctas;
+    ++devices().flying[comm->device];
     numbers.resize(calls.size());
     done.resize(calls.size());
     posted.resize(calls.size());
@@ -411,10 +410,8 @@ struct NcclFlight final : Flight {
       return;
     comm->inFlight = false;
     comm->current.clear();
-    if (resets == numResets()) {
-      devices().flying[comm->device] -= !comm->isSmall;
-      devices().ctas[comm->device] -= comm->ctas;
-    }
+    if (resets == numResets())
+      --devices().flying[comm->device];
     --comm->queued;
   }
 
@@ -456,8 +453,7 @@ Work pc::standin::makeWork(const CommRef &comm, std::vector<Call> calls) {
   };
   work.mayStart = [comm, inOrder](const Item &item) {
     Devices &d = devices();
-    bool fits = comm->isSmall ? d.ctas[comm->device] + comm->ctas < multiprocessors
-                              : d.flying[comm->device] < options().inFlight;
+    bool fits = d.flying[comm->device] < options().inFlight;
     return comm->aborted || (!comm->inFlight && fits && (!inOrder || *d.waiting[comm->device].begin() == item.ticket));
   };
   work.start = [comm, calls, source = currentSource()](const Item &item) {

@@ -31,7 +31,7 @@ struct Options {
   bool trace = false;     ///< Print each item to stderr when it runs.
   int devices = 8;
   int64_t memoryBytes = int64_t(64) << 30;
-  int inFlight = 1;              ///< Collectives at a time on a device, not counting small communicators.
+  int inFlight = 1;              ///< Calls of NCCL at a time on a device.
   double timeoutSeconds = 0;     ///< The longest wait without any progress; 0: no limit.
   bool fewEpilogues = false;     ///< cuBLASLt has no epilogue except the bias.
   bool algorithmsDiffer = false; ///< cuBLASLt's algorithms differ in bits and times, differently on each rank.

@@ -311,7 +311,7 @@ CUresult pc::standin::waitForAll(Lock &lock) {
   return runUntil(lock, [&] { return areDone(all); });
 }
 
-void pc::standin::letTimePass() {
+void pc::standin::letTimePass(bool forOthers) {
   Scheduler &s = scheduler();
   if (stickyError() != CUDA_SUCCESS)
     return;
@@ -321,7 +321,7 @@ void pc::standin::letTimePass() {
       stopPolling();
       continue;
     }
-    if (s.flying.empty())
+    if (s.flying.empty() && !forOthers)
       return;
     if (s.polls++ == 0)
       s.pollingSince = seconds();

@@ -84,8 +84,9 @@ CUresult waitFor(Lock &lock, const std::vector<ItemRef> &items);
 /// Runs everything that was submitted.
 CUresult waitForAll(Lock &lock);
 
-/// Runs a few items, to simulate time between two queries of the host.
-void letTimePass();
+/// Runs a few items, to simulate time between two queries of the host. `forOthers`: the host waits for other ranks, and
+/// not only for its own work.
+void letTimePass(bool forOthers = false);
 
 /// Whether all of `items` are done; if so, the host counts as having waited for them.
 bool areDone(const std::vector<ItemRef> &items);

@@ -425,29 +425,46 @@ void testAbortWithGraph(Rank &r, bool grouped) {
   OK(cuStreamSynchronize(r.stream));
 }
 
-/// Rank 1 posts a receive in parallel with the work that rank 0 waits for before it sends. If each stream has its own
-/// queue, both continue. The nodes of a graph have no streams: if the receive comes before that work in one queue, both
-/// ranks stop.
-void testPosted(Rank &r, bool captured, bool stops) {
-  ncclConfig_t c = config("lane", 0);
-  c.maxCTAs = 2;
-  c.cgaClusterSize = 1;
-  ncclComm_t there = split(r.comm, 0, r.rank, &c), back = split(r.comm, 0, r.rank, &c);
+/// Connects two lanes, which have a message each way.
+struct Lanes {
+  ncclComm_t there, back;
+
+  explicit Lanes(Rank &r, bool connected = true) {
+    ncclConfig_t c = config("lane", 0);
+    there = split(r.comm, 0, r.rank, &c), back = split(r.comm, 0, r.rank, &c);
+    for (ncclComm_t lane : {there, back}) {
+      float *a = deviceArray<float>(8);
+      bool sends = (lane == back) == (r.rank == 0);
+      OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
+      if (connected)
+        NCCL(lane, sends ? ncclSend(a, 8, ncclFloat32, 1 - r.rank, lane, r.stream)
+                         : ncclRecv(a, 8, ncclFloat32, 1 - r.rank, lane, r.stream));
+    }
+    OK(cuStreamSynchronize(r.stream));
+  }
+};
+
+/// Rank 1 sends a message, and rank 0 answers it. If the receive of the answer begins before the send (`early`), the
+/// ranks stop unless a device runs two calls at a time, and the receive does not come before the send in its queue. The
+/// nodes of a graph have no streams, so they may be in one queue.
+void testReceives(Rank &r, bool early, bool captured, bool stops) {
+  Lanes lanes(r);
   float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
-  OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
-  OK(cuStreamSynchronize(r.stream));
   CUevent begin = makeEvent(), end = makeEvent();
   if (captured)
     OK(cuStreamBeginCapture_v2(r.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   OK(cuEventRecord(begin, r.stream));
   OK(cuStreamWaitEvent(r.other, begin, 0));
   if (r.rank == 1) {
-    NCCL(back, ncclRecv(b, 8, ncclFloat32, 0, back, r.other));
+    if (early)
+      NCCL(lanes.back, ncclRecv(b, 8, ncclFloat32, 0, lanes.back, r.other));
     OK(cuMemsetD32Async(address(a), 7, 8, r.stream));
-    NCCL(there, ncclSend(a, 8, ncclFloat32, 0, there, r.stream));
+    NCCL(lanes.there, ncclSend(a, 8, ncclFloat32, 0, lanes.there, r.stream));
+    if (!early)
+      NCCL(lanes.back, ncclRecv(b, 8, ncclFloat32, 0, lanes.back, r.other));
   } else {
-    NCCL(there, ncclRecv(a, 8, ncclFloat32, 1, there, r.stream));
-    NCCL(back, ncclSend(a, 8, ncclFloat32, 1, back, r.stream));
+    NCCL(lanes.there, ncclRecv(a, 8, ncclFloat32, 1, lanes.there, r.stream));
+    NCCL(lanes.back, ncclSend(a, 8, ncclFloat32, 1, lanes.back, r.stream));
   }
   OK(cuEventRecord(end, r.other));
   OK(cuStreamWaitEvent(r.stream, end, 0));
@@ -460,6 +477,16 @@ void testPosted(Rank &r, bool captured, bool stops) {
   }
   CHECK((cuStreamSynchronize(r.stream) == CUDA_ERROR_LAUNCH_FAILED) == stops);
   CHECK(has(reports(), "deadlock: ") == stops);
+}
+
+/// The hosts of both ranks receive first, and wait there for each other to connect.
+void testFirstMessages(Rank &r) {
+  Lanes lanes(r, false);
+  ncclComm_t lane = r.rank ? lanes.back : lanes.there;
+  float *a = deviceArray<float>(8);
+  CHECK(ncclRecv(a, 8, ncclFloat32, 1 - r.rank, lane, r.stream) == ncclInProgress);
+  CHECK(settle(lane) == ncclUnhandledCudaError);
+  CHECK(has(reports(), "deadlock: ") && has(reports(), "the first message of 'lane'"));
 }
 
 /// A group must be captured as a whole, or not at all.
@@ -538,8 +565,13 @@ void run(const char *name, int size, std::function<void(Rank &)> body) {
 int main(int, char **argv) {
   processes = argv[1] && !strcmp(argv[1], "processes");
   if (const char *queues = getenv("PC_STANDIN_GRAPH_QUEUES")) {
-    run("a posted receive", 2, [](Rank &r) { testPosted(r, false, false); });
-    run("a posted receive in a graph", 2, [&](Rank &r) { testPosted(r, true, !strcmp(queues, "1")); });
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    const bool oneCall = atoi(getenv("PC_STANDIN_IN_FLIGHT")) == 1, oneQueue = !strcmp(queues, "1");
+    for (bool captured : {false, true}) {
+      bool stops = oneCall || (captured && oneQueue);
+      run("an early receive", 2, [=](Rank &r) { testReceives(r, true, captured, stops); });
+      run("a receive in order", 2, [=](Rank &r) { testReceives(r, false, captured, false); });
+    }
     return finishChecks();
   }
   for (int size = 1; size <= 4; ++size)
@@ -549,8 +581,10 @@ int main(int, char **argv) {
   for (int size = 1; size <= 3; ++size)
     run("what goes on", size, testUnsettled);
   run("a circle", 2, [](Rank &r) { testCircle(r, false); });
-  if (processes) // threads of one process that poll are counted as one
+  if (processes) { // threads of one process that poll are counted as one
     run("a circle, polled", 2, [](Rank &r) { testCircle(r, true); });
+    run("first messages", 2, testFirstMessages);
+  }
   run("a mismatch", 2, testMismatch);
   run("a wrong message", 2, testMessage);
   run("an abort", 2, testAbort);
