@@ -3,6 +3,7 @@
 // Sources are cited at each check.
 //===----------------------------------------------------------------------===//
 #include "../Checks.h"
+#include "calls.h"
 #include "mutants.h"
 #include "transfers.h"
 
@@ -352,6 +353,28 @@ static void oneByOne() {
               earlyFaults);
 }
 
+/// How much longer steps take because calls begin in one order. Tasks take up to 30 % longer or shorter than expected.
+static void costs() {
+  Random random(7);
+  for (double error : {0.0, 0.3}) {
+    double sum = 0, most = 0;
+    int steps = 0;
+    for (const NamedSchedule &schedule : namedSchedules())
+      for (int p : {2, 4, 8})
+        for (int m : {p, 4 * p})
+          for (int moves : {0, 4})
+            for (double flight : {0.02, 0.2}) {
+              Problem problem = uniform(m, schedule.stageOfChunks(p), 2, schedule.split ? 2 : 4, 2, schedule.split);
+              double cost = costOfOrder(problem, named(problem, schedule.name), {moves, flight, error}, random) - 1;
+              sum += cost;
+              most = std::max(most, cost);
+              ++steps;
+            }
+    std::printf("one order of calls, times off by %g %%: %d steps, %.1f %% longer, at most %.1f %%\n", 100 * error,
+                steps, 100 * sum / steps, 100 * most);
+  }
+}
+
 /// usage: pc-schedules-test TABLE-OF-PUBLISHED-BUBBLES [--table]
 ///        pc-schedules-test --reference, or --names (and numbers of chunks a stage: 0 any)
 int main(int argc, char **argv) {
@@ -373,5 +396,6 @@ int main(int argc, char **argv) {
   randomProblems();
   rendezvous();
   oneByOne();
+  costs();
   return failures != 0;
 }

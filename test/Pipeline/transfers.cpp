@@ -3,8 +3,6 @@
 // with one thread per stage (PlaceInline.cpp).
 //===----------------------------------------------------------------------===//
 #include "transfers.h"
-#include "../Checks.h"
-#include "comm/MessageOrder.h"
 
 #include <algorithm>
 #include <numeric>
@@ -129,102 +127,4 @@ private:
 
 Program placeTransfers(const Problem &problem, const Order &order, int slots) {
   return Placer(problem, order, slots).run();
-}
-
-namespace {
-
-/// The calls of each stage that runs `thread`, a program of placeInline, as the runtime notes them.
-struct Calls {
-  std::vector<std::vector<pcrt::StageCall>> stages;
-  std::vector<pcrt::MessageFlow> flows;
-  std::map<Flow, int> numbers;
-
-  Calls(const Problem &problem, const Program &thread, int slots) {
-    for (const auto &instructions : thread.stages) {
-      double work = 0;
-      auto &calls = stages.emplace_back();
-      for (const Instruction &x : instructions) {
-        if (x.type == Instruction::Compute)
-          work += problem.seconds(x.task);
-        for (const Part &part : x.parts) {
-          auto [at, isNew] = numbers.try_emplace(part.flow, static_cast<int>(numbers.size()));
-          if (isNew)
-            flows.push_back({part.flow.source, part.flow.destination, slots, 1});
-          calls.push_back({part.send ? pcrt::StageCall::Send : pcrt::StageCall::Read, at->second,
-                           static_cast<int64_t>(1e6 * work)});
-          work = 0;
-        }
-      }
-    }
-  }
-
-  /// The receives of each stage, each right after the read that frees its slot.
-  std::vector<std::vector<pcrt::PlacedReceive>> early() const {
-    std::vector<std::vector<pcrt::PlacedReceive>> receives;
-    for (size_t stage = 0; stage < stages.size(); ++stage) {
-      auto &own = receives.emplace_back();
-      std::vector<int> messages(flows.size()), read(flows.size());
-      for (const pcrt::StageCall &call : stages[stage])
-        messages[call.number] += call.kind == pcrt::StageCall::Read;
-      for (size_t flow = 0; flow < flows.size(); ++flow)
-        for (int i = 0; i < std::min(messages[flow], flows[flow].slots); ++i)
-          own.push_back({0, static_cast<int>(flow)});
-      for (size_t call = 0; call < stages[stage].size(); ++call)
-        if (int flow = stages[stage][call].number; stages[stage][call].kind == pcrt::StageCall::Read)
-          if (++read[flow] + flows[flow].slots <= messages[flow])
-            own.push_back({call + 1, flow});
-    }
-    return receives;
-  }
-};
-
-} // namespace
-
-Program placeOneByOne(const Problem &problem, const Order &order, int slots, bool early) {
-  Program thread = placeInline(problem, order), program;
-  Calls calls(problem, thread, slots);
-  auto receives = early ? calls.early() : placeReceives(calls.stages, calls.flows);
-  std::string fault = checkReceives(calls.stages, calls.flows, receives);
-  expect(fault.empty() || early, fault);
-  for (size_t d = 0; d < thread.stages.size(); ++d) {
-    std::vector<Instruction> &stage = program.stages.emplace_back();
-    std::map<int, std::vector<Instruction>> incoming; // by flow, in order
-    std::map<int, std::vector<int>> begun;
-    std::map<int, size_t> read;
-    for (const Instruction &x : thread.stages[d])
-      for (const Part &part : x.parts)
-        if (!part.send)
-          incoming[calls.numbers.at(part.flow)].push_back(x);
-    size_t call = 0, next = 0;
-    std::vector<int> needed;
-    for (const Instruction &x : thread.stages[d]) {
-      const int last = static_cast<int>(stage.size()) - 1;
-      if (x.type == Instruction::Compute) {
-        stage.push_back(Instruction::compute(x.task, needed));
-        needed.clear();
-        continue;
-      }
-      int task = last;
-      while (task >= 0 && stage[task].type != Instruction::Compute)
-        --task;
-      for (; next < receives[d].size() && receives[d][next].call == call; ++next) {
-        int flow = receives[d][next].flow;
-        Instruction receive = incoming[flow][begun[flow].size()];
-        receive.stream = "calls";
-        begun[flow].push_back(static_cast<int>(stage.size()));
-        stage.push_back(receive);
-      }
-      ++call;
-      const Part &part = x.parts.front();
-      if (int flow = calls.numbers.at(part.flow); !part.send) {
-        needed.push_back(begun[flow].at(read[flow]++));
-        continue;
-      }
-      Instruction send = x;
-      send.stream = "calls";
-      send.after = {task};
-      stage.push_back(send);
-    }
-  }
-  return program;
 }

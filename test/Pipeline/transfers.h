@@ -11,9 +11,4 @@
 /// earlier is done. The result has no deadlock for any order with slots >= 1, and full overlap with two slots.
 pc::pipeline::Program placeTransfers(const pc::pipeline::Problem &problem, const pc::pipeline::Order &order, int slots);
 
-/// Adds them as devices with NCCL do: a stage makes all its calls one after the other, beside its tasks. Receives begin
-/// where the runtime places them (comm/MessageOrder.h), or, if `early`, as soon as their slot is free.
-pc::pipeline::Program placeOneByOne(const pc::pipeline::Problem &problem, const pc::pipeline::Order &order, int slots,
-                                    bool early = false);
-
 #endif

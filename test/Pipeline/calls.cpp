@@ -1,0 +1,210 @@
+//===- calls.cpp - Pipelines on devices whose calls begin in one order ----===//
+// A stage's calls are those of placeInline, where a stage is one thread.
+//===----------------------------------------------------------------------===//
+#include "calls.h"
+#include "../Checks.h"
+#include "comm/MessageOrder.h"
+
+#include <algorithm>
+
+using namespace pc::pipeline;
+using pcrt::StageCall;
+
+namespace {
+
+/// The calls of each stage that runs `thread`, a program of placeInline, as the runtime notes them. `work` has the
+/// seconds before each call as they will be.
+struct Calls {
+  std::vector<std::vector<StageCall>> stages;
+  std::vector<std::vector<double>> work;
+  std::vector<pcrt::MessageFlow> flows;
+  std::map<Flow, int> numbers;
+
+  Calls(const Problem &problem, const Program &thread, int slots, const Times &times = {}, Random *random = nullptr) {
+    for (const auto &instructions : thread.stages) {
+      stages.emplace_back();
+      work.emplace_back();
+      double expected = 0, actual = 0;
+      auto add = [&](StageCall::Kind kind, int number) {
+        stages.back().push_back({kind, number, static_cast<int64_t>(1e6 * expected)});
+        work.back().push_back(actual);
+        expected = actual = 0;
+      };
+      auto differs = [&] {
+        return random ? std::uniform_real_distribution<double>(-times.error / 2, times.error / 2)(*random) : 0;
+      };
+      double ofStage = 1 + differs();
+      for (const Instruction &x : instructions) {
+        if (x.type == Instruction::Compute) {
+          double seconds = problem.seconds(x.task) / (times.moves + 1), factor = ofStage + differs();
+          for (int move = 0; move <= times.moves; ++move) {
+            expected += seconds;
+            actual += seconds * factor;
+            if (move < times.moves)
+              add(StageCall::Move, 0);
+          }
+        }
+        for (const Part &part : x.parts) {
+          auto [at, isNew] = numbers.try_emplace(part.flow, static_cast<int>(numbers.size()));
+          if (isNew)
+            flows.push_back({part.flow.source, part.flow.destination, slots, static_cast<int64_t>(1e6 * times.flight)});
+          add(part.send ? StageCall::Send : StageCall::Read, at->second);
+        }
+      }
+    }
+  }
+
+  /// The receives of each stage, each right after the read that frees its slot.
+  std::vector<std::vector<pcrt::PlacedReceive>> early() const {
+    std::vector<std::vector<pcrt::PlacedReceive>> receives;
+    for (size_t stage = 0; stage < stages.size(); ++stage) {
+      auto &own = receives.emplace_back();
+      std::vector<int> messages(flows.size()), read(flows.size());
+      for (const StageCall &call : stages[stage])
+        messages[call.number] += call.kind == StageCall::Read;
+      for (size_t flow = 0; flow < flows.size(); ++flow)
+        for (int i = 0; i < std::min(messages[flow], flows[flow].slots); ++i)
+          own.push_back({0, static_cast<int>(flow)});
+      for (size_t call = 0; call < stages[stage].size(); ++call)
+        if (int flow = stages[stage][call].number; stages[stage][call].kind == StageCall::Read)
+          if (++read[flow] + flows[flow].slots <= messages[flow])
+            own.push_back({call + 1, flow});
+    }
+    return receives;
+  }
+};
+
+} // namespace
+
+Program placeOneByOne(const Problem &problem, const Order &order, int slots, bool early) {
+  Program thread = placeInline(problem, order), program;
+  Calls calls(problem, thread, slots);
+  auto receives = early ? calls.early() : placeReceives(calls.stages, calls.flows);
+  std::string fault = checkReceives(calls.stages, calls.flows, receives);
+  expect(fault.empty() || early, fault);
+  for (size_t d = 0; d < thread.stages.size(); ++d) {
+    std::vector<Instruction> &stage = program.stages.emplace_back();
+    std::map<int, std::vector<Instruction>> incoming; // by flow, in order
+    std::map<int, std::vector<int>> begun;
+    std::map<int, size_t> read;
+    for (const Instruction &x : thread.stages[d])
+      for (const Part &part : x.parts)
+        if (!part.send)
+          incoming[calls.numbers.at(part.flow)].push_back(x);
+    size_t call = 0, next = 0;
+    std::vector<int> needed;
+    for (const Instruction &x : thread.stages[d]) {
+      const int last = static_cast<int>(stage.size()) - 1;
+      if (x.type == Instruction::Compute) {
+        stage.push_back(Instruction::compute(x.task, needed));
+        needed.clear();
+        continue;
+      }
+      int task = last;
+      while (task >= 0 && stage[task].type != Instruction::Compute)
+        --task;
+      for (; next < receives[d].size() && receives[d][next].call == call; ++next) {
+        int flow = receives[d][next].flow;
+        Instruction receive = incoming[flow][begun[flow].size()];
+        receive.stream = "calls";
+        begun[flow].push_back(static_cast<int>(stage.size()));
+        stage.push_back(receive);
+      }
+      ++call;
+      const Part &part = x.parts.front();
+      if (int flow = calls.numbers.at(part.flow); !part.send) {
+        needed.push_back(begun[flow].at(read[flow]++));
+        continue;
+      }
+      Instruction send = x;
+      send.stream = "calls";
+      send.after = {task};
+      stage.push_back(send);
+    }
+  }
+  return program;
+}
+
+namespace {
+
+/// The times of a step's calls. They only grow, until they are the earliest ones that are possible.
+class Clock {
+public:
+  Clock(const Calls &calls, const std::vector<std::vector<pcrt::PlacedReceive>> &receives, const Times &times,
+        bool inOrder)
+      : calls(calls), receives(receives), times(times), inOrder(inOrder), messages(calls.flows.size()) {}
+
+  double run() {
+    double end = 0;
+    do {
+      changed = false;
+      for (size_t stage = 0; stage < calls.stages.size(); ++stage)
+        end = std::max(end, runStage(stage));
+    } while (changed);
+    return end;
+  }
+
+private:
+  /// Of one flow: when sends and receives begin, and when messages are read.
+  struct Messages {
+    std::vector<double> sent, received, read;
+  };
+
+  static double at(const std::vector<double> &times, int number) {
+    return number >= 0 && number < static_cast<int>(times.size()) ? times[number] : 0;
+  }
+  /// When a message has arrived, which frees the lane at both ends.
+  double arrived(int flow, int number) const {
+    if (number < 0)
+      return 0;
+    return std::max(at(messages[flow].sent, number), at(messages[flow].received, number)) + times.flight;
+  }
+  void set(std::vector<double> &times, int number, double time) {
+    times.resize(std::max<size_t>(times.size(), number + 1));
+    changed |= times[number] != time;
+    times[number] = time;
+  }
+
+  double runStage(size_t stage) {
+    double now = 0, lastBegun = 0;
+    std::map<int, int> begun, sent, read;
+    auto next = receives[stage].begin();
+    auto begin = [&](double earliest) { return lastBegun = std::max(inOrder ? lastBegun : 0, earliest); };
+    for (size_t i = 0; i < calls.stages[stage].size(); ++i) {
+      for (; next != receives[stage].end() && next->call == i; ++next) {
+        int flow = next->flow, number = begun[flow]++;
+        double isFree = at(messages[flow].read, number - calls.flows[flow].slots);
+        set(messages[flow].received, number, begin(std::max(isFree, arrived(flow, number - 1))));
+      }
+      const StageCall &call = calls.stages[stage][i];
+      now += calls.work[stage][i];
+      if (call.kind == StageCall::Move) {
+        now = begin(now) + times.flight;
+      } else if (call.kind == StageCall::Send) {
+        int number = sent[call.number]++;
+        now = std::max(now, arrived(call.number, number - calls.flows[call.number].slots));
+        set(messages[call.number].sent, number, begin(std::max(now, arrived(call.number, number - 1))));
+      } else {
+        int number = read[call.number]++;
+        now = std::max(now, arrived(call.number, number));
+        set(messages[call.number].read, number, now);
+      }
+    }
+    return now;
+  }
+
+  const Calls &calls;
+  const std::vector<std::vector<pcrt::PlacedReceive>> &receives;
+  const Times &times;
+  bool inOrder, changed = false;
+  std::vector<Messages> messages;
+};
+
+} // namespace
+
+double costOfOrder(const Problem &problem, const Order &order, const Times &times, Random &random) {
+  Program thread = placeInline(problem, order);
+  Calls calls(problem, thread, slotsFor(problem, thread), times, &random);
+  auto receives = placeReceives(calls.stages, calls.flows);
+  return Clock(calls, receives, times, true).run() / Clock(calls, receives, times, false).run();
+}
