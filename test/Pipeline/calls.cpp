@@ -1,9 +1,10 @@
 //===- calls.cpp - Pipelines on devices whose calls begin in one order ----===//
-// A stage's calls are those of placeInline, where a stage is one thread.
+// The calls of every schedule, with the receives that the runtime adds (comm/MessageOrder.h), are given to the verifier
+// of schedules and timed. Without receives they are those of placeInline, where a stage is one thread.
 //===----------------------------------------------------------------------===//
-#include "calls.h"
 #include "../Checks.h"
 #include "comm/MessageOrder.h"
+#include "mutants.h"
 
 #include <algorithm>
 
@@ -11,6 +12,13 @@ using namespace pc::pipeline;
 using pcrt::StageCall;
 
 namespace {
+
+/// How the times of a step differ from those by which the runtime places receives.
+struct Times {
+  int moves;     ///< Moves between ranks of a stage, in every task.
+  double flight; ///< Seconds of a message.
+  double error;  ///< The share by which tasks take longer or shorter, at most.
+};
 
 /// The calls of each stage that runs `thread`, a program of placeInline, as the runtime notes them. `work` has the
 /// seconds before each call as they will be.
@@ -76,7 +84,9 @@ struct Calls {
 
 } // namespace
 
-Program placeOneByOne(const Problem &problem, const Order &order, int slots, bool early) {
+/// Adds sends and receives to an order. A stage makes all its calls one after the other, beside its tasks. Receives
+/// begin where the runtime places them, or, if `early`, as soon as their slot is free.
+static Program placeOneByOne(const Problem &problem, const Order &order, int slots, bool early = false) {
   Program thread = placeInline(problem, order), program;
   Calls calls(problem, thread, slots);
   auto receives = early ? calls.early() : placeReceives(calls.stages, calls.flows);
@@ -202,9 +212,78 @@ private:
 
 } // namespace
 
-double costOfOrder(const Problem &problem, const Order &order, const Times &times, Random &random) {
+/// Returns by which factor a step takes longer because a call begins after all earlier calls of its stage.
+static double costOfOrder(const Problem &problem, const Order &order, const Times &times, Random &random) {
   Program thread = placeInline(problem, order);
   Calls calls(problem, thread, slotsFor(problem, thread), times, &random);
   auto receives = placeReceives(calls.stages, calls.flows);
   return Clock(calls, receives, times, true).run() / Clock(calls, receives, times, false).run();
+}
+
+static Order orderOf(const NamedSchedule &schedule, const Problem &problem) {
+  std::string error;
+  std::optional<Order> order = schedule.order(problem, error);
+  require(order.has_value(), error.c_str());
+  return *order;
+}
+
+/// Every schedule on devices that make one call at a time, where both ends of a message wait for each other. Receives
+/// that begin as early as possible are no order for that.
+static void oneByOne() {
+  int cases = 0, faults = 0, earlyFaults = 0;
+  auto check = [&](const std::string &name, const Problem &problem, const Order &order) {
+    int slots = slotsFor(problem, placeInline(problem, order));
+    ++cases;
+    if (std::optional<Fault> fault = verify(problem, placeOneByOne(problem, order, slots), {0, 0})) {
+      ++faults;
+      std::printf("%s, %d stages, %d microbatches: %s: %s\n", name.c_str(), problem.stages, problem.microbatches,
+                  fault->kind.c_str(), fault->text.c_str());
+    }
+    std::optional<Fault> early = verify(problem, placeOneByOne(problem, order, slots, true), {0, 0});
+    earlyFaults += early && early->kind == "deadlock";
+  };
+  for (const NamedSchedule &schedule : namedSchedules())
+    for (int p : {1, 2, 3, 4, 6, 8})
+      for (int m : std::set<int>{1, 2, p, p + 1, 2 * p - 1, 2 * p, 4 * p + 1})
+        for (int v : schedule.anyChunks ? std::vector{1, 2, 3} : std::vector{schedule.chunksPerStage}) {
+          Problem problem = uniform(m, schedule.stageOfChunks(p, v), 2, 3, 1, schedule.split);
+          check(std::string(schedule.name), problem, orderOf(schedule, problem));
+        }
+  Random random(3);
+  for (int n = 0; n < 200; ++n) {
+    Problem problem = randomProblem(random);
+    std::string error;
+    if (std::optional<AutoOrder> best = autoOrder(problem, Goal::Span, error))
+      check("auto", problem, best->order);
+  }
+  std::printf("one call at a time: %d programs, %d refused; with early receives %d deadlock\n", cases, faults,
+              earlyFaults);
+}
+
+/// How much longer steps take because calls begin in one order. Tasks take up to 30 % longer or shorter than expected.
+static void costs() {
+  Random random(7);
+  for (double error : {0.0, 0.3}) {
+    double sum = 0, most = 0;
+    int steps = 0;
+    for (const NamedSchedule &schedule : namedSchedules())
+      for (int p : {2, 4, 8})
+        for (int m : {p, 4 * p})
+          for (int moves : {0, 4})
+            for (double flight : {0.02, 0.2}) {
+              Problem problem = uniform(m, schedule.stageOfChunks(p), 2, schedule.split ? 2 : 4, 2, schedule.split);
+              double cost = costOfOrder(problem, orderOf(schedule, problem), {moves, flight, error}, random) - 1;
+              sum += cost;
+              most = std::max(most, cost);
+              ++steps;
+            }
+    std::printf("one order of calls, times off by %g %%: %d steps, %.1f %% longer, at most %.1f %%\n", 100 * error,
+                steps, 100 * sum / steps, 100 * most);
+  }
+}
+
+int main() {
+  oneByOne();
+  costs();
+  return failures != 0;
 }

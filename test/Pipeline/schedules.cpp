@@ -3,7 +3,6 @@
 // Sources are cited at each check.
 //===----------------------------------------------------------------------===//
 #include "../Checks.h"
-#include "calls.h"
 #include "mutants.h"
 #include "transfers.h"
 
@@ -320,61 +319,6 @@ static void rendezvous() {
   std::printf("rendezvous in one thread:\n%s\n", fault ? fault->text.c_str() : "no fault");
 }
 
-/// Every schedule on devices that make one call at a time, where both ends of a message wait for each other. Receives
-/// that begin as early as possible are no order for that.
-static void oneByOne() {
-  int cases = 0, faults = 0, earlyFaults = 0;
-  auto check = [&](const std::string &name, const Problem &problem, const Order &order) {
-    int slots = slotsFor(problem, placeInline(problem, order));
-    ++cases;
-    if (std::optional<Fault> fault = verify(problem, placeOneByOne(problem, order, slots), {0, 0})) {
-      ++faults;
-      std::printf("%s, %d stages, %d microbatches: %s: %s\n", name.c_str(), problem.stages, problem.microbatches,
-                  fault->kind.c_str(), fault->text.c_str());
-    }
-    std::optional<Fault> early = verify(problem, placeOneByOne(problem, order, slots, true), {0, 0});
-    earlyFaults += early && early->kind == "deadlock";
-  };
-  for (const NamedSchedule &schedule : namedSchedules())
-    for (int p : {1, 2, 3, 4, 6, 8})
-      for (int m : std::set<int>{1, 2, p, p + 1, 2 * p - 1, 2 * p, 4 * p + 1})
-        for (int v : schedule.anyChunks ? std::vector{1, 2, 3} : std::vector{schedule.chunksPerStage}) {
-          Problem problem = uniform(m, schedule.stageOfChunks(p, v), 2, 3, 1, schedule.split);
-          check(std::string(schedule.name), problem, named(problem, schedule.name));
-        }
-  Random random(3);
-  for (int n = 0; n < 200; ++n) {
-    Problem problem = randomProblem(random);
-    std::string error;
-    if (std::optional<AutoOrder> best = autoOrder(problem, Goal::Span, error))
-      check("auto", problem, best->order);
-  }
-  std::printf("one call at a time: %d programs, %d refused; with early receives %d deadlock\n", cases, faults,
-              earlyFaults);
-}
-
-/// How much longer steps take because calls begin in one order. Tasks take up to 30 % longer or shorter than expected.
-static void costs() {
-  Random random(7);
-  for (double error : {0.0, 0.3}) {
-    double sum = 0, most = 0;
-    int steps = 0;
-    for (const NamedSchedule &schedule : namedSchedules())
-      for (int p : {2, 4, 8})
-        for (int m : {p, 4 * p})
-          for (int moves : {0, 4})
-            for (double flight : {0.02, 0.2}) {
-              Problem problem = uniform(m, schedule.stageOfChunks(p), 2, schedule.split ? 2 : 4, 2, schedule.split);
-              double cost = costOfOrder(problem, named(problem, schedule.name), {moves, flight, error}, random) - 1;
-              sum += cost;
-              most = std::max(most, cost);
-              ++steps;
-            }
-    std::printf("one order of calls, times off by %g %%: %d steps, %.1f %% longer, at most %.1f %%\n", 100 * error,
-                steps, 100 * sum / steps, 100 * most);
-  }
-}
-
 /// usage: pc-schedules-test TABLE-OF-PUBLISHED-BUBBLES [--table]
 ///        pc-schedules-test --reference, or --names (and numbers of chunks a stage: 0 any)
 int main(int argc, char **argv) {
@@ -395,7 +339,4 @@ int main(int argc, char **argv) {
   interleaving();
   randomProblems();
   rendezvous();
-  oneByOne();
-  costs();
-  return failures != 0;
 }
