@@ -26,14 +26,17 @@ void Communicators::abort(double seconds) {
   std::unique_lock<std::mutex> lock(mutex);
   if (!std::exchange(aborted, true))
     std::thread([self = shared_from_this(), ending = all] {
-      self->useDevice(self->device);
-      // This is one group, because in a group NCCL tells all communicators to end before it waits for any
-      // (ncclCommAbort sets the flag, the group's end runs commReclaim). On a stream, kernels of one communicator may
-      // precede kernels of another.
-      self->nccl.ncclGroupStart();
+      // NCCL tells a communicator to end and then waits for its kernels, and first for the thread that launches them
+      // (ncclCommAbort, ncclCommEnsureReady). Kernels of one communicator may precede those of another, on a stream or
+      // in a full queue, so every communicator has to be told before any has ended.
+      std::vector<std::thread> threads;
       for (NcclComm comm : ending)
-        self->nccl.ncclCommAbort(comm);
-      self->nccl.ncclGroupEnd();
+        threads.emplace_back([&self, comm] {
+          self->useDevice(self->device);
+          self->nccl.ncclCommAbort(comm);
+        });
+      for (std::thread &thread : threads)
+        thread.join();
       std::lock_guard<std::mutex> lock(self->mutex);
       self->freed = true;
       self->changed.notify_all();
