@@ -45,11 +45,14 @@ def spaces_of(kind):
 
 
 class Offload(Case):
-    def compile(self, program, optimizer, plan, *flags):
+    def compile(self, *arguments):
+        self.needs(*self.compiling(*arguments))
+
+    def compiling(self, program, optimizer, plan, *flags):
         mesh, *own = plan.split()
         (self.work / "momentum.mlir").write_text(MOMENTUM)
         name = "momentum.mlir" if optimizer == "momentum" else optimizer
-        self.needs("pc-compile", "model.mlir", "-o", program, *mesh_flags(mesh), *own, f"--optimizer={name}", *flags)
+        return ["pc-compile", "model.mlir", "-o", program, *mesh_flags(mesh), *own, f"--optimizer={name}", *flags]
 
     def train(self, program, model, plan, steps, out, *flags):
         self.needs("pc-run", "-n", ranks_of(plan.split()[0]), f"./{program}", "--", *RUN, *data_flags(model), "--steps", steps, "--save", out,
@@ -65,10 +68,15 @@ class Offload(Case):
         return [sum_of((self.work / folder / file).read_bytes()) for file in FILES]
 
     def run_plan(self, model, optimizer, plan, *kinds):
-        """The same plan without offload, and with each of these values of --offload."""
+        """The same plan without offload, and with each of these values of --offload. A model may refuse the plan, with and without offload."""
         self.model(model, 4, 16)
         if "cuda" in plan:
             self.environment |= STAND_IN
+        plain = self.call(*self.compiling("plain-train", optimizer, plan))
+        if plain.code == 4:
+            other = self.call(*self.compiling("disk-train", optimizer, plan, f"--offload={kinds[0]}"))
+            self.check(f"{model} {plan} is refused", (other.code, other.said) == (4, plain.said), other.why(), plain.said.splitlines()[0])
+            return
         self.compile("plain-train", optimizer, plan)
         self.train("plain-train", model, plan, 10, "plain")
         for kind in kinds:
