@@ -15,7 +15,8 @@ MARGIN, TOLERANCE, BF16, BF16_OF_EXPERTS = 1e-3, 1e-4, 0.08, 0.75
 CUDA = ["--target=cuda", "--stand-in"]
 PLANS = [("1", []), ("1", ["--chunk=7"]), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel", "--chunk=5"]),
          ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel", "--chunk=6"]), ("dp=2", ["--zero=3", "--chunk=4"]),
-         ("cp=2", ["--context-parallel", "--chunk=4"]), ("cp=2,tp=2", ["--context-parallel", "--tensor-parallel"]), ("cp=2", ["--context-parallel", *CUDA]), ("pp=2", ["--chunk=5"]), ("tp=2,pp=2", ["--tensor-parallel"]), ("1", CUDA), ("tp=2", ["--tensor-parallel", "--chunk=4", *CUDA]), ("tp=2", ["--tensor-parallel", "--precision=bf16"])]
+         ("cp=2", ["--context-parallel", "--chunk=4"]), ("cp=2,tp=2", ["--context-parallel", "--tensor-parallel"]), ("cp=2", ["--context-parallel", *CUDA]), ("pp=2", ["--chunk=5"]), ("tp=2,pp=2", ["--tensor-parallel"]), ("1", CUDA), ("tp=2", ["--tensor-parallel", "--chunk=4", *CUDA]), ("tp=2", ["--tensor-parallel", "--precision=bf16"]),
+         ("pp=2", ["--chunk=5", *CUDA])]
 QUICK = {"gpt2": PLANS, "llama-tied": PLANS[2:5], "mistral-window": PLANS[:1], "bloom": PLANS[1:3], "mixtral": PLANS[1:2], "qwen3_moe": [("ep=2", ["--expert-parallel"])]}
 
 
