@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: bench/precision.sh [STEPS] [LR] [WARMUP]
 # How far training in bf16 lies from training in f32: examples/gpt2-14m on the demo's text, batch 8, T 256, AdamW, by this compiler and by
-# PyTorch (bf16 autocast), all from the same weights. Prints a table; as in the demo 100 steps at 6e-4 after 20 of warm-up unless told. (At
+# PyTorch (bf16 autocast), all from the same weights; and how far ours in fp8 lies from bf16. Prints a table; as in the demo 100 steps at 6e-4 after 20 of warm-up unless told. (At
 # that rate without warm-up training is chaotic after some 20 steps.) A control shows how far f32 lies from f32 when the rate is 0.05 % larger.
 # PyTorch and transformers come from PyPI into $PC_VENV (by default ~/.cache/pc-bench-venv), as for gpt2_124m.sh.
 set -euo pipefail
@@ -28,12 +28,14 @@ train() {
     --metrics "$work/$3.jsonl" >/dev/null
 }
 
-for precision in f32 bf16; do
+for precision in f32 bf16 fp8; do
   "$bin/pc-compile" "$work/model.mlir" -o "$work/$precision" --precision=$precision
   train $precision "$lr" ours.$precision
+  [[ $precision = fp8 ]] && continue
   "$venv/bin/python" bench/precision.py train --weights "$work/weights" --data "$work/text" --steps "$steps" \
     --precision $precision --lr "$lr" --warmup "$warmup" --out "$work/torch.$precision.jsonl"
 done
 train f32 "$(awk "BEGIN { print $lr * 1.0005 }")" ours.control
 "$venv/bin/python" bench/precision.py table "ours, bf16:$work/ours.bf16.jsonl:$work/ours.f32.jsonl" \
+  "ours, fp8, against bf16:$work/ours.fp8.jsonl:$work/ours.bf16.jsonl" \
   "control, ours in f32 with 0.05 % more learning rate:$work/ours.control.jsonl:$work/ours.f32.jsonl" "PyTorch autocast:$work/torch.bf16.jsonl:$work/torch.f32.jsonl" "ours f32 against PyTorch f32:$work/ours.f32.jsonl:$work/torch.f32.jsonl"

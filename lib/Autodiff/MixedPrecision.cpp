@@ -1,15 +1,18 @@
-//===- MixedPrecision.cpp - Chooses the values of a step that are bf16 -----------------===//
+//===- MixedPrecision.cpp - Chooses the values of a step that are narrower than f32 ----===//
 // One walk over the body of the accumulation, in program order: `visit` sets the element types of every op's operands
-// and results. Ops compute in f32 for all types, so only stored values change.
+// and results. Ops compute in f32 for all types, so only stored values change. For fp8, the operands of layers'
+// products are then rounded further (Float8Products.cpp).
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_MIXEDPRECISION
 #include "pc/Autodiff/Passes.h"
 
+#include "Float8Products.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Dispatch.h"
 #include "pc/IR/Generation.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -265,20 +268,47 @@ private:
 struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
   using MixedPrecisionBase::MixedPrecisionBase;
 
-  LogicalResult checkOption(StringRef name, StringRef value) {
-    if (value == "f32" || value == "bf16")
+  LogicalResult checkOption(StringRef name, StringRef value, ArrayRef<StringRef> values = {"f32", "bf16"}) {
+    if (llvm::is_contained(values, value))
       return success();
-    return getOperation().emitError() << "pc-mixed-precision: unknown " << name << " '" << value << "' (f32, bf16)";
+    return getOperation().emitError() << "pc-mixed-precision: unknown " << name << " '" << value << "' ("
+                                      << llvm::join(values, ", ") << ")";
+  }
+
+  /// Rounds the operands of products after the types of all values are chosen.
+  LogicalResult roundToFloat8(ArrayRef<AccumulateOp> bodies) {
+    Builder builder(&getContext());
+    Type ofGradients =
+        float8Gradients == "e4m3" ? Type(builder.getType<Float8E4M3FNType>()) : builder.getType<Float8E5M2Type>();
+    RoundedProducts all;
+    for (AccumulateOp accumulate : bodies) {
+      RoundedProducts products = roundProducts(accumulate.getBody().front(), ofGradients);
+      all.rounded += products.rounded, all.kept += products.kept;
+    }
+    if (!all.rounded)
+      return getOperation().emitError()
+             << "pc-mixed-precision: blocks of 128 divide the dims of no product of a layer, so none can be fp8; use "
+                "--precision=bf16, or sizes (hidden, intermediate, sequence) that are multiples of 128";
+    if (all.kept)
+      getOperation().emitRemark() << "pc-mixed-precision: " << all.kept << " of " << all.rounded + all.kept
+                                  << " products of layers stay bf16, because blocks of 128 do not divide their dims";
+    return success();
   }
 
   void runOnOperation() override {
-    if (failed(checkOption("compute", compute)) || failed(checkOption("residual", residual)) ||
-        failed(checkOption("gradients", gradients)) || failed(checkOption("tables", tables)))
+    if (failed(checkOption("compute", compute, {"f32", "bf16", "fp8"})) || failed(checkOption("residual", residual)) ||
+        failed(checkOption("gradients", gradients)) || failed(checkOption("tables", tables)) ||
+        failed(checkOption("float8-gradients", float8Gradients, {"e4m3", "e5m2"})))
       return signalPassFailure();
+    const bool narrows = compute != "f32";
     SmallVector<AccumulateOp> bodies;
     getOperation().walk([&](AccumulateOp op) { bodies.push_back(op); });
     if (auto step = getOperation().lookupSymbol<func::FuncOp>("step"); step && !step.getOps<CacheWriteOp>().empty()) {
-      if (compute == "bf16")
+      if (compute == "fp8") {
+        step.emitError() << "pc-mixed-precision: fp8 is for training; use --precision=bf16 to generate text";
+        return signalPassFailure();
+      }
+      if (narrows)
         Narrower(&getContext(), residual == "bf16", /*narrowTables=*/true).runGenerating(step.getBody().front());
       return;
     }
@@ -296,7 +326,7 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
       // With one microbatch there is no sum, so the body can yield bf16. Otherwise sums stay f32, and only the result
       // is rounded.
       bool stored = gradients == "bf16" && accumulate.getMicrobatches() == 1;
-      if (compute == "bf16")
+      if (narrows)
         narrower.run(accumulate.getBody().front(), !stored);
       if (stored)
         narrower.yieldNarrow(accumulate);
@@ -306,6 +336,8 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
         if (auto type = cast<RankedTensorType>(result.getType()); type.getRank() && type.getElementType().isF32())
           narrower.roundGradient(result);
     }
+    if (compute == "fp8" && failed(roundToFloat8(bodies)))
+      signalPassFailure();
   }
 };
 

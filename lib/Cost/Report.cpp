@@ -299,15 +299,25 @@ static json::Value describeStates(ModuleOp program) {
   return states;
 }
 
-/// What a step rounds to codes, apart from states: the matrices that the passes read, with their bits and the bound of
-/// the error of an element. Null if there is nothing.
+/// What a step rounds to codes, apart from states: the matrices that the passes read, or the operands of products in
+/// fp8, with their bits and the bound of the error of an element. Null if there is nothing.
 static json::Value describeLossy(ModuleOp program) {
-  int64_t matrices = 0;
-  program.walk([&](EncodeOp encode) { matrices += encode.getIsLinear(); });
-  if (!matrices)
-    return nullptr;
-  return json::Array{json::Object{
-      {"what", "weights"}, {"bits", 8}, {"tensors", matrices}, {"bound", "largest magnitude of the block / 254"}}};
+  int64_t matrices = 0, operands = 0;
+  bool hasE5M2 = false;
+  program.walk([&](EncodeOp encode) {
+    matrices += encode.getIsLinear();
+    operands += encode.getIsFloat8();
+    hasE5M2 |= isa<Float8E5M2Type>(getElementTypeOrSelf(encode.getCodes()));
+  });
+  json::Array rows;
+  auto add = [&](StringRef what, int64_t tensors, std::string bound) {
+    if (tensors)
+      rows.push_back(json::Object{{"what", what}, {"bits", 8}, {"tensors", tensors}, {"bound", std::move(bound)}});
+  };
+  add("weights", matrices, "largest magnitude of the block / 254");
+  add("operands", operands,
+      "the element / " + std::to_string(hasE5M2 ? 8 : 16) + " or largest magnitude of the block / 2^17");
+  return rows.empty() ? json::Value(nullptr) : std::move(rows);
 }
 
 int64_t pc::largestArena(ModuleOp planned) {

@@ -4,9 +4,11 @@
 //===-----------------------------------------------------------------------------------------------===//
 #include "CompareKernels.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Liveness.h"
 #include "pc/Reference/Interpreter.h"
 #include "pcrt/block_codes.h"
+#include "pcrt/float8.h"
 
 #include "llvm/Support/Format.h"
 #include <bit>
@@ -20,6 +22,8 @@ using Bytes = CompiledKernels::Bytes;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
+static pcrt_float8 formatOf(Type element) { return isa<Float8E4M3FNType>(element) ? pcrt_e4m3() : pcrt_e5m2(); }
+
 /// Draws an operand, as numbers and as bytes.
 static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19937_64 &random) {
   Tensor tensor(typeOf(value).getShape());
@@ -31,6 +35,14 @@ static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19
     if (element.isInteger(8)) { // any byte is a code
       bytes[i] = static_cast<char>(bits);
       tensor[i] = static_cast<int8_t>(bits);
+      continue;
+    }
+    if (isFloat8(element)) { // a code of a number
+      auto byte = static_cast<uint8_t>(bits);
+      if (std::isnan(pcrt_number_of_float8(formatOf(element), byte)))
+        byte &= 0x80;
+      bytes[i] = static_cast<char>(byte);
+      tensor[i] = pcrt_number_of_float8(formatOf(element), byte);
       continue;
     }
     // Integers are drawn below a limit, or as the sample asks: each number in turn, in runs of equal numbers, or
@@ -68,6 +80,10 @@ static Tensor read(Value value, const Bytes &bytes) {
   Tensor tensor(typeOf(value).getShape());
   Type element = typeOf(value).getElementType();
   for (int64_t i = 0; i < tensor.size(); ++i) {
+    if (isFloat8(element)) {
+      tensor[i] = pcrt_number_of_float8(formatOf(element), static_cast<uint8_t>(bytes[i]));
+      continue;
+    }
     uint32_t word = 0;
     memcpy(&word, bytes.data() + (element.isBF16() ? 2 * i : 4 * i), element.isBF16() ? 2 : 4);
     tensor[i] =

@@ -317,6 +317,14 @@ pcrt_status CompileFlags::check(std::string &error) const {
          "--weight-precision=" + fields.weightPrecision + " is not a way to read matrices (full, int8)");
   refuse(mode != "train" && given("weight-precision"), "--weight-precision is for training; leave out --mode=" + mode +
                                                            (mode == "generate" ? ", or use --weights" : ""));
+  const bool isFp8 = strategyFlags.text("precision") == "fp8";
+  refuse(isFp8 && mode == "generate", "--precision=fp8 is for training and evaluation; with --mode=generate, use "
+                                      "--precision=bf16");
+  refuse(isFp8 && fields.weightPrecision == "int8",
+         "--precision=fp8 and --weight-precision=int8 round the same matrices; leave out one of the two");
+  refuse(isFp8 && given("auto"),
+         "--auto does not know the time of products in fp8 yet; search with --precision=bf16 and "
+         "--emit-plan, then set compute=fp8 in the plan's file");
   for (const char *flag : {"pipeline", "recompute", "local-sgd"})
     refuse(mode == "generate" && given(flag), "--" + Twine(flag) + " does not work with --mode=generate yet");
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),

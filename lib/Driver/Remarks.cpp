@@ -38,17 +38,20 @@ static void addStates(const json::Object &report, json::Array &remarks) {
             .str());
 }
 
-/// Says that matrices are rounded, by the rank with most of them.
+/// Says that matrices or operands of products are rounded, by the rank with most of them.
 static void addLossy(const json::Object &report, json::Array &remarks) {
-  int64_t tensors = 0;
-  for (const json::Value &rank : *report.getArray("per_rank"))
-    if (const json::Array *rows = rank.getAsObject()->getArray("lossy"))
-      for (const json::Value &row : *rows)
-        tensors = std::max(tensors, row.getAsObject()->getInteger("tensors").value_or(0));
-  if (tensors)
-    remarks.push_back(
-        llvm::formatv("{0} matrices are read in 8 bits; every step rounds them, on all plans in the same way", tensors)
-            .str());
+  for (auto [what, text] : {std::pair("weights", "matrices are read in 8 bits"),
+                            std::pair("operands", "operands of products are floats of 8 bits")}) {
+    int64_t tensors = 0;
+    for (const json::Value &rank : *report.getArray("per_rank"))
+      if (const json::Array *rows = rank.getAsObject()->getArray("lossy"))
+        for (const json::Value &row : *rows)
+          if (row.getAsObject()->getString("what") == what)
+            tensors = std::max(tensors, row.getAsObject()->getInteger("tensors").value_or(0));
+    if (tensors)
+      remarks.push_back(
+          llvm::formatv("{0} {1}; every step rounds them, on all plans in the same way", tensors, text).str());
+  }
 }
 
 json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {

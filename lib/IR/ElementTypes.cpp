@@ -2,7 +2,7 @@
 // This file checks four constraints. (T1) Data are f32, bf16 or f64 (f64 only for the interpreter), and indices are
 // i32. (T2) statistics and optimizer states are not bf16. The table lists the operands and results that are not data,
 // for all ops with factors. (T3) Only an einsum that multiplies codes with their scales, ops that code blocks, and
-// views have values of i8 or i4. (T4) A view keeps the element type.
+// views have codes. (T4) A view keeps the element type.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
@@ -52,8 +52,8 @@ static Kinds kindsOf(Operation *op) {
       .Case([](ClipCoefficientOp) { return Kinds{{}, {0, 1}, {}, {0}}; })
       .Case([](AdamWOp) { return Kinds{{}, {0, 2, 3, 4, 5}, {}, {0, 1, 2}}; })
       .Case([](SGDOp) { return Kinds{{}, {0, 2, 3}, {}, {0}}; })
-      .Case([](EncodeOp) { return Kinds{{}, {0}, {}, {1}}; })
-      .Case([](DecodeOp) { return Kinds{{}, {1}, {}, {0}}; })
+      .Case([](EncodeOp) { return Kinds{{}, {}, {}, {1}}; })
+      .Case([](DecodeOp) { return Kinds{{}, {1}, {}, {}}; })
       .Case([](CacheWriteOp x) {
         return Kinds{x.getOffset() ? SmallVector<unsigned, 4>{2, 3, 4} : SmallVector<unsigned, 4>{2, 3}, {}, {}, {}};
       })
@@ -76,7 +76,7 @@ LogicalResult pc::detail::verifyElementTypes(Operation *op) {
   Kinds kinds = kindsOf(op);
   bool cast = isa<CastOp>(op), view = isa<ColumnsOp, ReshapeOp>(op);
   auto einsum = dyn_cast<EinsumOp>(op);
-  auto isOfCodes = [](Type type) { return getElementTypeOrSelf(type).isInteger(8); };
+  auto isOfCodes = [](Type type) { return isCode(getElementTypeOrSelf(type)); };
   const bool copies =
       isa<CopyOp>(op) && isOfCodes(op->getOperand(0).getType()) && isOfCodes(op->getResult(0).getType());
   const bool readsCodes = (einsum && isDecoding(einsum)) || isa<DecodeOp>(op) || copies,

@@ -29,6 +29,13 @@ std::optional<SmallVector<int64_t>> pc::blockOf(ArrayRef<int64_t> value, ArrayRe
   return block;
 }
 
+SmallVector<int64_t> pc::shapeOfScales(ArrayRef<int64_t> shape, ArrayRef<int64_t> block) {
+  SmallVector<int64_t> scales;
+  for (auto [size, of] : llvm::zip_equal(shape, block))
+    scales.push_back(size / of);
+  return scales;
+}
+
 std::optional<CodedAdamW> pc::codedAdamW(AdamWOp adamw) {
   auto decode = [&](Value state) {
     auto op = state.getDefiningOp<DecodeOp>();
@@ -62,14 +69,19 @@ std::optional<CodedAdamW> pc::asCodedAdamW(FusionOp fusion) {
 template <typename Op> static LogicalResult verifyBlocks(Op op, Value value, Value codes, Value scales) {
   auto type = cast<RankedTensorType>(value.getType()), ofCodes = cast<RankedTensorType>(codes.getType()),
        ofScales = cast<RankedTensorType>(scales.getType());
-  if (ofCodes.getShape() != type.getShape() || !ofCodes.getElementType().isInteger(8))
-    return op.emitOpError() << "has codes " << ofCodes << ", which must be i8 and have the shape of " << type
+  Type code = ofCodes.getElementType();
+  if (ofCodes.getShape() != type.getShape() || !(op.getIsFloat8() ? isFloat8(code) : code.isInteger(8)))
+    return op.emitOpError() << "has codes " << ofCodes << ", which must be "
+                            << (op.getIsFloat8() ? "f8E4M3FN or f8E5M2" : "i8") << " and have the shape of " << type
                             << " (C1)";
   if (!blockOf(type.getShape(), ofScales.getShape()))
     return op.emitOpError() << "has scales " << ofScales << ", whose sizes must divide the sizes of " << type
                             << " (C2)";
-  if (op.getIsLinear() && op.getIsUnsigned())
-    return op.emitOpError() << "has a code that is linear and unsigned, which does not exist (C3)";
+  if ((op.getIsLinear() || op.getIsFloat8()) && op.getIsUnsigned())
+    return op.emitOpError() << "has a code that is " << (op.getIsLinear() ? "linear" : "float8")
+                            << " and unsigned, which does not exist (C3)";
+  if (!op.getIsFloat8() && type.getElementType().isBF16())
+    return op.emitOpError() << "has a value of type " << type << ", but only the value of float8 may be bf16 (C3)";
   return success();
 }
 LogicalResult EncodeOp::verify() { return verifyBlocks(*this, getX(), getCodes(), getScales()); }

@@ -63,22 +63,33 @@ Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &p
   return {};
 }
 
-/// --precision and --gradient-precision share a tactic. It is added if at least one of them is bf16.
+/// --precision and --gradient-precision share a tactic. It is added if at least one of them is not f32.
 static Refused mixedPrecision(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   Tactic tactic(row.pass);
   for (auto [flag, option] : {std::pair("precision", "compute"), std::pair("gradient-precision", "gradients")}) {
     std::string precision = flags.text(flag, "f32");
-    if (precision != "f32" && precision != "bf16")
-      return usage("--" + Twine(flag) + "=" + precision + " is not a precision (f32, bf16)");
-    if (precision == "bf16" || flags.text("gradient-precision") == "bf16")
+    const bool canBeFp8 = option == StringRef("compute");
+    if (precision != "f32" && precision != "bf16" && !(canBeFp8 && precision == "fp8"))
+      return usage("--" + Twine(flag) + "=" + precision + " is not a precision (f32, bf16" +
+                   (canBeFp8 ? ", fp8)" : ")"));
+    if (precision != "f32" || flags.text("gradient-precision") == "bf16")
       tactic = tactic.with(option, precision);
+  }
+  const std::string compute = flags.text("precision", "f32");
+  if (flags.given("fp8-gradients")) {
+    std::string format = flags.text("fp8-gradients");
+    if (format != "e4m3" && format != "e5m2")
+      return usage("--fp8-gradients=" + Twine(format) + " is not a float of 8 bits (e4m3, e5m2)");
+    if (compute != "fp8")
+      return usage("--fp8-gradients needs --precision=fp8");
+    tactic = tactic.with("float8-gradients", format);
   }
   if (flags.given("residual-precision")) {
     std::string residual = flags.text("residual-precision");
     if (residual != "f32" && residual != "bf16")
       return usage("--residual-precision=" + Twine(residual) + " is not a precision (f32, bf16)");
-    if (flags.text("precision") != "bf16")
-      return usage("--residual-precision needs --precision=bf16");
+    if (compute == "f32")
+      return usage("--residual-precision needs --precision=bf16 or fp8");
     tactic = tactic.with("residual", residual);
   }
   if (tactic.text() != row.pass)
@@ -367,11 +378,15 @@ static std::deque<TacticInfo> &table() {
        .fromFlags = dispatchExperts},
       {.pass = MixedPrecisionTactic::pass.str(),
        .phase = Phase::Step,
-       .flags = {{"precision", "Type of activations and of operands of matrix products: f32 or bf16 (default f32)"},
-                 {"gradient-precision",
-                  "Type in which ranks send gradients, and with one microbatch store them: f32 or bf16 (default f32)"},
-                 {"residual-precision",
-                  "With --precision=bf16, type of the residual stream and its gradient: bf16 or f32 (default bf16)"}},
+       .flags =
+           {{"precision",
+             "Type of activations and of operands of matrix products: f32, bf16, or fp8, which is bf16 with the "
+             "operands of layers' products in 8 bits (default f32)"},
+            {"fp8-gradients", "With --precision=fp8, gradients as operands: e4m3 or e5m2 (default e4m3)"},
+            {"gradient-precision",
+             "Type in which ranks send gradients, and with one microbatch store them: f32 or bf16 (default f32)"},
+            {"residual-precision",
+             "With --precision=bf16 or fp8, type of the residual stream and its gradient: bf16 or f32 (default bf16)"}},
        .fromFlags = mixedPrecision},
       {.pass = RecomputeTactic::pass.str(),
        .phase = Phase::Step,

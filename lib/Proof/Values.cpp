@@ -153,15 +153,16 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
           value = DropAttr::get(op->getContext(), drop.getThreshold());
         recipe.key.add(name.getValue()).add(hashOf(*value));
       }
-  auto addBlock = [&](Value value, Value scales) {
-    auto shapeOf = [](Value of) { return cast<RankedTensorType>(of.getType()).getShape(); };
-    for (int64_t size : blockOf(shapeOf(value), shapeOf(scales)).value_or(SmallVector<int64_t>()))
+  auto addBlock = [&](Value codes, Value scales) {
+    auto typeOf = [](Value of) { return cast<RankedTensorType>(of.getType()); };
+    for (int64_t size : blockOf(typeOf(codes).getShape(), typeOf(scales).getShape()).value_or(SmallVector<int64_t>()))
       recipe.key.add(static_cast<uint64_t>(size));
+    recipe.key.add(hashOf(TypeAttr::get(typeOf(codes).getElementType())));
   };
   if (auto encode = dyn_cast<EncodeOp>(op))
-    addBlock(encode.getX(), encode.getScales());
+    addBlock(encode.getCodes(), encode.getScales());
   if (auto decode = dyn_cast<DecodeOp>(op))
-    addBlock(decode.getResult(), decode.getScales());
+    addBlock(decode.getCodes(), decode.getScales());
   if (linear >= 0) {
     recipe.kind = Recipe::Linear;
     recipe.line = linear;

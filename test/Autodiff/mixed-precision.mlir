@@ -8,14 +8,14 @@
 // RUN: pc-equal %t.one %t.stored | FileCheck %s --check-prefix=EQUAL
 // RUN: pc-equal --rounded %t.one %t.stored | FileCheck %s --check-prefix=EQUAL
 // RUN: pc-opt %t.step --pc-mixed-precision=compute=f32 | diff - %t.step
-// RUN: not pc-opt %t.step --pc-mixed-precision=compute=fp8 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not pc-opt %t.step --pc-mixed-precision=compute=fp4 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 // In exact arithmetic the program computes what it did before. With rounding, results are close.
 // RUN: pc-opt %t.step --pc-mixed-precision="gradients=bf16 tables=bf16" -o %t
 // RUN: pc-equal %t.step %t | FileCheck %s --check-prefix=EQUAL
 // RUN: pc-equal --rounded %t.step %t | FileCheck %s --check-prefix=EQUAL
 
-// UNKNOWN: error: pc-mixed-precision: unknown compute 'fp8' (f32, bf16)
+// UNKNOWN: error: pc-mixed-precision: unknown compute 'fp4' (f32, bf16, fp8)
 // EQUAL: {{^}}equal
 
 // The parameter is cast once, before the accumulation. The product that gives its gradient is f32.

@@ -1408,6 +1408,38 @@ func.func @unsignedIntegers(%x: tensor<4x6xf32>) {
 
 // -----
 
+func.func @unsignedFloats(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{has a code that is float8 and unsigned, which does not exist (C3)}}
+  %c, %s = pc.encode float8 unsigned %x : (tensor<4x6xf32>) -> (tensor<4x6xf8E4M3FN>, tensor<2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @integersAsFloats(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{has codes 'tensor<4x6xi8>', which must be f8E4M3FN or f8E5M2}}
+  %c, %s = pc.encode float8 %x : (tensor<4x6xf32>) -> (tensor<4x6xi8>, tensor<2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @narrowIntegers(%x: tensor<4x6xbf16>) {
+  // expected-error @+1 {{only the value of float8 may be bf16 (C3)}}
+  %c, %s = pc.encode linear %x : (tensor<4x6xbf16>) -> (tensor<4x6xi8>, tensor<2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @addFloats(%c: tensor<4x6xf8E4M3FN>) {
+  // expected-error @+1 {{operand 0 must be f32 or bf16, got 'tensor<4x6xf8E4M3FN>' (T1)}}
+  %x = pc.add %c, %c : (tensor<4x6xf8E4M3FN>, tensor<4x6xf8E4M3FN>) -> tensor<4x6xf8E4M3FN>
+  return
+}
+
+// -----
+
 func.func @notCodes(%c: tensor<4x6xi32>, %s: tensor<2x3xf32>) {
   // expected-error @+1 {{which must be i8}}
   %x = pc.decode dynamic %c, %s : (tensor<4x6xi32>, tensor<2x3xf32>) -> tensor<4x6xf32>

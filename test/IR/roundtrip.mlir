@@ -132,6 +132,9 @@ func.func @blocks(%x: tensor<4x6xf32>, %p: tensor<4x6xf32, #pc.place<[dp, _]>>) 
   %y = pc.decode dynamic %codes, %scales : (tensor<4x6xi8>, tensor<2x1xf32>) -> tensor<4x6xf32>
   %integers, %steps = pc.encode linear %x : (tensor<4x6xf32>) -> (tensor<4x6xi8>, tensor<2x1xf32>)
   %z = pc.decode linear %integers, %steps : (tensor<4x6xi8>, tensor<2x1xf32>) -> tensor<4x6xf32>
+  %floats, %powers = pc.encode float8 %z : (tensor<4x6xf32>) -> (tensor<4x6xf8E5M2>, tensor<2x1xf32>)
+  %narrow = pc.decode float8 %floats, %powers : (tensor<4x6xf8E5M2>, tensor<2x1xf32>) -> tensor<4x6xbf16>
+  %again:2 = pc.encode float8 %narrow : (tensor<4x6xbf16>) -> (tensor<4x6xf8E4M3FN>, tensor<2x1xf32>)
   %placed:2 = pc.encode dynamic unsigned %p : (tensor<4x6xf32, #pc.place<[dp, _]>>) -> (tensor<4x6xi8, #pc.place<[dp, _]>>, tensor<2x1xf32, #pc.place<[dp, _]>>)
   return
 }

@@ -345,6 +345,11 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
     * A sum has the widest type of its addends (a broadcast bias does not count). The residual stream begins at an embedding, so it is bf16, or
       f32 with `residual=f32`, and so is its gradient.
 
+    With `compute=fp8`, values have the same types as with bf16, but products of layers read operands that are rounded to floats of 8 bits: an
+    activation, a gradient and a matrix become `pc.decode` of `pc.encode float8`. A block has 128 elements along the contracted dims, and 128 x 128
+    elements of a matrix. Gradients of activations are E4M3, or E5M2 with `float8-gradients=e5m2`; all other operands are E4M3. Products with
+    the tables of embeddings, with the head, of the router and of routed experts stay bf16, and so do those whose dims blocks do not divide.
+
     In a step that generates text, caches are bf16 and logits stay f32. Parameters that are only read in bf16 are also
     stored in bf16, because no step changes them.
 
@@ -375,7 +380,8 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
     rounded once. With one microbatch nothing is accumulated, so gradients are also stored in bf16.
   }];
   let options = [
-    Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16 or f32">,
+    Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16, f32, or fp8 (bf16 with products of layers in 8 bits)">,
+    Option<"float8Gradients", "float8-gradients", "std::string", "\"e4m3\"", "Operands that are gradients, with compute=fp8: e4m3 or e5m2">,
     Option<"residual", "residual", "std::string", "\"bf16\"", "The residual stream, if activations are bf16: bf16 or f32">,
     Option<"tables", "tables", "std::string", "\"f32\"", "The tables of embeddings, as they are read: f32 or bf16">,
     Option<"gradients", "gradients", "std::string", "\"f32\"", "Gradients as they are sent, and with one microbatch as they are stored: f32 or bf16">,

@@ -13,6 +13,8 @@ namespace pc {
 /// Returns the size of a block in each dim: the value's size divided by the number of scales. Returns std::nullopt if a
 /// division has a remainder.
 std::optional<llvm::SmallVector<int64_t>> blockOf(llvm::ArrayRef<int64_t> value, llvm::ArrayRef<int64_t> scales);
+/// The shape of the scales of a value, whose blocks have these sizes.
+llvm::SmallVector<int64_t> shapeOfScales(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> block);
 /// AdamW with both states in codes, as one kernel. The kernel decodes a block of both states, updates the parameter,
 /// and encodes the states again.
 struct CodedAdamW {

@@ -1,5 +1,5 @@
 //===- PCBlockCodes.td - Values as codes of 8 bits with a scale per block ---------------------===//
-// pc-quantize-states and pc-quantize-weights write these ops. Few parts of the compiler need to know them, so their
+// pc-quantize-states, pc-quantize-weights and pc-mixed-precision write these ops. Few parts of the compiler need to know them, so their
 // classes are in a separate header (pc/IR/BlockCodes.h).
 //===-----------------------------------------------------------------------------------------===//
 #ifndef PC_IR_PCBLOCKCODES_TD
@@ -27,18 +27,24 @@ def PC_EncodeOp : PC_BlockCoding<"encode"> {
     A decoded element differs from the original by at most 1/254 of the largest magnitude of its block. A block with an
     element that is not finite has the scale NaN.
 
+    With `float8`, codes are floats of 8 bits: of type f8E4M3FN or f8E5M2. The scale is the smallest power of two with
+    which no quotient exceeds the largest number of the format, 448 or 57344, so dividing and multiplying by it is exact
+    (`pcrt/float8.h`). Quotients are rounded to nearest even. The value may be bf16. A block with an element that is not
+    finite has the scale NaN. Decoding and encoding again gives the same value.
+
     Dims may be split between blocks: a rank has codes and scales of whole blocks, equal to the ones that one device
     would compute.
 
-    Constraints: (C1) codes have the value's shape and type i8; (C2) scales have the same number of dims as the value,
+    Constraints: (C1) codes have the value's shape, and type i8 or, with `float8`, a float of 8 bits; (C2) scales have the same number of dims as the value,
     and each of their sizes divides the value's size;
-    (C3) `linear` is never `unsigned`.
+    (C3) `linear` and `float8` are never `unsigned`, and only the value of `float8` may be bf16.
 
     Example: `%c, %s = pc.encode dynamic unsigned %v : (tensor<64x256xf32>) -> (tensor<64x256xi8>, tensor<4x16xf32>)` has blocks of 16 x 16.
+    `%c, %s = pc.encode float8 %v : (tensor<64x256xbf16>) -> (tensor<64x256xf8E4M3FN>, tensor<64x2xf32>)` has blocks of 128 elements of a row.
   }];
-  let arguments = (ins AnyRankedTensor:$x, UnitAttr:$is_unsigned, UnitAttr:$is_linear);
+  let arguments = (ins AnyRankedTensor:$x, UnitAttr:$is_unsigned, UnitAttr:$is_linear, UnitAttr:$is_float8);
   let results = (outs AnyRankedTensor:$codes, AnyRankedTensor:$scales);
-  let assemblyFormat = "(`linear` $is_linear^) : (`dynamic`)? (`unsigned` $is_unsigned^)? $x attr-dict `:` functional-type($x, results)";
+  let assemblyFormat = "(`linear` $is_linear^) : ((`float8` $is_float8^) : (`dynamic`)?)? (`unsigned` $is_unsigned^)? $x attr-dict `:` functional-type($x, results)";
 }
 
 def PC_DecodeOp : PC_BlockCoding<"decode"> {
@@ -49,9 +55,9 @@ def PC_DecodeOp : PC_BlockCoding<"decode"> {
 
     Example: `%v = pc.decode dynamic unsigned %c, %s : (tensor<64x256xi8>, tensor<4x16xf32>) -> tensor<64x256xf32>`
   }];
-  let arguments = (ins AnyRankedTensor:$codes, AnyRankedTensor:$scales, UnitAttr:$is_unsigned, UnitAttr:$is_linear);
+  let arguments = (ins AnyRankedTensor:$codes, AnyRankedTensor:$scales, UnitAttr:$is_unsigned, UnitAttr:$is_linear, UnitAttr:$is_float8);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "(`linear` $is_linear^) : (`dynamic`)? (`unsigned` $is_unsigned^)? $codes `,` $scales attr-dict `:` functional-type(operands, $result)";
+  let assemblyFormat = "(`linear` $is_linear^) : ((`float8` $is_float8^) : (`dynamic`)?)? (`unsigned` $is_unsigned^)? $codes `,` $scales attr-dict `:` functional-type(operands, $result)";
 }
 
 #endif

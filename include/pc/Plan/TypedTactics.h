@@ -34,6 +34,7 @@ struct MixedPrecisionTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-mixed-precision";
   using TacticView::TacticView;
   bool halvesParameters() const { return tactic->option("compute") == "bf16"; }
+  bool isFp8() const { return tactic->option("compute") == "fp8"; }
   bool halvesGradients() const { return tactic->option("gradients") == "bf16"; }
 };
 

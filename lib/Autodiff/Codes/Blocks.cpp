@@ -36,10 +36,3 @@ std::optional<SmallVector<int64_t>> pc::blockFor(ParameterOp parameter) {
   row[last] = PCRT_STATE_BLOCK;
   return fits(row) ? std::optional(row) : std::nullopt;
 }
-
-SmallVector<int64_t> pc::shapeOfScales(ArrayRef<int64_t> shape, ArrayRef<int64_t> block) {
-  SmallVector<int64_t> scales;
-  for (auto [size, of] : llvm::zip_equal(shape, block))
-    scales.push_back(size / of);
-  return scales;
-}

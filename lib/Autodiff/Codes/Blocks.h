@@ -15,9 +15,6 @@ inline constexpr int64_t fewestForCodes = 4096;
 /// tables that an embedding reads, vectors, small parameters, and parameters whose dims blocks do not divide.
 std::optional<llvm::SmallVector<int64_t>> blockFor(ParameterOp parameter);
 
-/// The shape of the scales of a value, whose blocks have these sizes.
-llvm::SmallVector<int64_t> shapeOfScales(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> block);
-
 } // namespace pc
 
 #endif

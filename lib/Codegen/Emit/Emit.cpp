@@ -6,6 +6,8 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "pc/IR/Codes.h"
+#include "pcrt/float8.h"
 
 using namespace mlir;
 using namespace pc::kernels;
@@ -68,20 +70,98 @@ Value pc::kernels::roundToCodes(Num x) {
   return arith::TruncIOp::create(b, x.e->loc, withWidth(b.getI8Type(), x.width()), whole);
 }
 
+static pcrt_float8 formatOf(Type element) { return isa<Float8E4M3FNType>(element) ? pcrt_e4m3() : pcrt_e5m2(); }
+
+/// Shifting a byte by `shift` bits puts its exponent and mantissa in the fields of an f32.
+static constexpr int shiftOf(pcrt_float8 format) { return 23 - format.mantissa; }
+
+Num pc::kernels::fromFloat8(Emitter &e, Value bytes, Type element) {
+  const pcrt_float8 format = formatOf(element);
+  OpBuilder &b = e.b;
+  Location loc = e.loc;
+  auto vector = dyn_cast<VectorType>(bytes.getType());
+  int64_t width = vector ? vector.getNumElements() : 0;
+  Type wide = withWidth(b.getF32Type(), width);
+  Value whole = arith::ExtUIOp::create(b, loc, withWidth(b.getI32Type(), width), bytes);
+  Value size = arith::AndIOp::create(b, loc, whole, bits(e, whole, 0x7f));
+  Value normal = arith::ShLIOp::create(b, loc, size, bits(e, whole, shiftOf(format)));
+  normal = arith::AddIOp::create(b, loc, normal, bits(e, whole, int64_t(127 - format.bias) << 23));
+  Num number = e.wrap(arith::BitcastOp::create(b, loc, wide, normal));
+  // A subnormal number is its mantissa times the smallest number.
+  Num integer = e.wrap(arith::SIToFPOp::create(b, loc, wide, size));
+  Num isSmall = e.wrap(
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, size, bits(e, whole, int64_t(1) << format.mantissa)));
+  number = e.select(isSmall, integer * std::ldexp(1, 1 - format.bias - format.mantissa), number);
+  Value sign =
+      arith::ShLIOp::create(b, loc, arith::ShRUIOp::create(b, loc, whole, bits(e, whole, 7)), bits(e, whole, 31));
+  Value all =
+      arith::OrIOp::create(b, loc, arith::BitcastOp::create(b, loc, withWidth(b.getI32Type(), width), number.v), sign);
+  return e.wrap(arith::BitcastOp::create(b, loc, wide, all));
+}
+
+Value pc::kernels::roundToFloat8(Num x, Type element) {
+  const pcrt_float8 format = formatOf(element);
+  Emitter &e = *x.e;
+  OpBuilder &b = e.b;
+  Location loc = e.loc;
+  Type words = withWidth(b.getI32Type(), x.width());
+  Value whole = arith::BitcastOp::create(b, loc, words, x.v);
+  Value sign =
+      arith::ShLIOp::create(b, loc, arith::ShRUIOp::create(b, loc, whole, bits(e, whole, 31)), bits(e, whole, 7));
+  Num size = e.wrap(arith::BitcastOp::create(b, loc, x.v.getType(),
+                                             arith::AndIOp::create(b, loc, whole, bits(e, whole, 0x7fffffff))));
+  size = e.min(size, e.real(pcrt_float8_largest(format)));
+  // As in roundToBf16.
+  Value at = arith::BitcastOp::create(b, loc, words, size.v);
+  const int shift = shiftOf(format);
+  Value upper = arith::ShRUIOp::create(b, loc, at, bits(e, at, shift));
+  Value odd = arith::AndIOp::create(b, loc, upper, bits(e, at, 1));
+  Value normal =
+      arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, at, bits(e, at, (1 << (shift - 1)) - 1)), odd);
+  normal = arith::SubIOp::create(b, loc, arith::ShRUIOp::create(b, loc, normal, bits(e, at, shift)),
+                                 bits(e, at, int64_t(127 - format.bias) << format.mantissa));
+  // Below the normal numbers, an addition rounds to a multiple of the smallest number: the last bit of the sum.
+  Num one = e.real(std::ldexp(1, 24 - format.bias - format.mantissa));
+  if (x.width())
+    one = e.splat(one, x.width());
+  Value sum = arith::AddFOp::create(b, loc, size.v, one.v); // without flags: nothing may be reassociated
+  Value small = arith::SubIOp::create(b, loc, arith::BitcastOp::create(b, loc, words, sum),
+                                      arith::BitcastOp::create(b, loc, words, one.v));
+  Value byte = arith::SelectOp::create(b, loc, (size < e.real(std::ldexp(1, 1 - format.bias))).v, small, normal);
+  return arith::TruncIOp::create(b, loc, withWidth(b.getI8Type(), x.width()), arith::OrIOp::create(b, loc, byte, sign));
+}
+
+/// The exponent is rounded up if the mantissa is above 1.75, that of the largest number.
+Num pc::kernels::float8Scale(Num largest, Type element) {
+  Emitter &e = *largest.e;
+  OpBuilder &b = e.b;
+  Location loc = e.loc;
+  Value whole = arith::BitcastOp::create(b, loc, withWidth(b.getI32Type(), largest.width()), largest.v);
+  whole = arith::AddIOp::create(b, loc, whole, bits(e, whole, 0x1fffff));
+  whole = arith::AndIOp::create(b, loc, whole, bits(e, whole, 0x7f800000));
+  whole = arith::SubIOp::create(b, loc, whole, bits(e, whole, int64_t(formatOf(element).exponent) << 23));
+  return e.wrap(arith::BitcastOp::create(b, loc, largest.v.getType(), whole));
+}
+
 Num Ptr::load(Num index) const { return load(index, 0); }
 Num Ptr::load(Num index, int64_t width) const { return e->load(*this, index, width); }
 void Ptr::store(Num value, Num index) const { e->store(value, *this, index); }
 Num Emitter::load(Ptr from, Num index, int64_t width) {
   Ptr at = from + index;
-  Type memory = from.element.isBF16() ? b.getI16Type() : from.element;
+  Type memory = from.element.isBF16() ? b.getI16Type() : isFloat8(from.element) ? b.getI8Type() : from.element;
   Value loaded = LLVM::LoadOp::create(b, loc, withWidth(memory, width), at.base, bytesOf(memory));
   if (from.element.isInteger(8)) // a code
     return wrap(arith::SIToFPOp::create(b, loc, withWidth(b.getF32Type(), width), loaded));
+  if (isFloat8(from.element))
+    return fromFloat8(*this, loaded, from.element);
   return from.element.isBF16() ? fromBf16(*this, loaded) : wrap(loaded);
 }
 void Emitter::store(Num value, Ptr to, Num index) {
   Ptr at = to + index;
-  Value stored = to.element.isBF16() ? roundToBf16(value) : to.element.isInteger(8) ? roundToCodes(value) : value.v;
+  Value stored = to.element.isBF16()       ? roundToBf16(value)
+                 : isFloat8(to.element)    ? roundToFloat8(value, to.element)
+                 : to.element.isInteger(8) ? roundToCodes(value)
+                                           : value.v;
   LLVM::StoreOp::create(b, loc, stored, at.base, bytesOf(to.element));
 }
 void Ptr::clear(Num count) const {
@@ -91,7 +171,8 @@ void Ptr::clear(Num count) const {
 Ptr Ptr::operator+(Num index) const {
   if (matchPattern(index.v, m_Zero()))
     return *this;
-  return {e, LLVM::GEPOp::create(e->b, e->loc, base.getType(), element, base, ValueRange{index.v}), element};
+  Type memory = isFloat8(element) ? e->b.getI8Type() : element; // LLVM has no such floats
+  return {e, LLVM::GEPOp::create(e->b, e->loc, base.getType(), memory, base, ValueRange{index.v}), element};
 }
 
 Num Emitter::integer(int64_t value) { return wrap(arith::ConstantIntOp::create(b, loc, value, 64)); }

@@ -30,8 +30,8 @@ struct Num {
   }
 };
 
-/// The address of an array of `element`, which is f32, bf16, i32, or i8 for codes. Loads of bf16 and codes give f32.
-/// Stores of bf16 round to nearest even; stores of codes round towards zero.
+/// The address of an array of `element`, which is f32, bf16, i32, a float of 8 bits, or i8 for codes. Loads of narrower
+/// elements give f32. Stores of floats round to nearest even; stores of codes round towards zero.
 struct Ptr {
   Emitter *e = nullptr;
   mlir::Value base;
@@ -148,6 +148,12 @@ Num fromBf16(Emitter &e, mlir::Value halves);
 mlir::Value roundToBf16(Num x);
 /// Rounds numbers from -128 to 255 towards zero and returns their codes as bytes.
 mlir::Value roundToCodes(Num x);
+/// Converts bytes with floats of 8 bits of type `element` to f32, and f32 to bytes. Rounds to nearest even and
+/// saturates (pcrt/float8.h).
+Num fromFloat8(Emitter &e, mlir::Value bytes, mlir::Type element);
+mlir::Value roundToFloat8(Num x, mlir::Type element);
+/// Returns the scale of elements of type `element` whose largest magnitude is `largest`: a power of two.
+Num float8Scale(Num largest, mlir::Type element);
 
 /// Emits the operators of Num: `op` is one of + - * /, and a scalar is broadcast to any vector.
 mlir::Value emitBinary(Num a, Num b, char op);

@@ -18,6 +18,7 @@
 #include "Generator.h"
 #include "pc/Cost/Report.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/Rounds.h"
@@ -31,8 +32,8 @@ int32_t pc::dtypeOf(Value value) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
   return element.isF32()        ? PCRT_F32
          : element.isBF16()     ? PCRT_BF16
-         : element.isInteger(8) ? PCRT_I8
          : element.isInteger(4) ? PCRT_I4
+         : isCode(element)      ? PCRT_I8
                                 : PCRT_I32;
 }
 

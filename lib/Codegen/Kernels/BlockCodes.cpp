@@ -1,6 +1,6 @@
 //===- BlockCodes.cpp - Kernels that encode and decode blocks -----------------------------===//
-// A block is read twice when it is encoded: for its scale, and for its codes. It has 256 elements, so on a CPU the
-// second read hits the first-level cache. On a GPU, a warp works on a block, and a thread on 8 elements.
+// A block is read twice when it is encoded: for its scale, and for its codes. A block of a state has 256 elements, so
+// on a CPU the second read hits the first-level cache. On a GPU, a warp works on a block, and a thread on 8 elements.
 //===-----------------------------------------------------------------------------===//
 #include "BlockCodes.h"
 #include "Kernels.h"
@@ -24,7 +24,7 @@ static Num choose(Emitter &e, Num x, ArrayRef<double> limits, ArrayRef<double> v
 }
 
 Num BlockCode::decode(Num bytes) const {
-  if (isLinear)
+  if (isLinear || float8)
     return bytes;
   Num index = isUnsigned ? e.select(bytes < e.real(0), bytes + 256.0, bytes) + 1.0 : e.max(bytes, 0.0 - bytes);
   SmallVector<double> first(code.first, code.first + PCRT_POWERS);
@@ -37,6 +37,8 @@ Num BlockCode::decode(Num bytes) const {
 
 /// A store rounds towards zero. Within a power of a dynamic code, the index is a linear function of the magnitude.
 Num BlockCode::encode(Num x) const {
+  if (float8)
+    return x;
   if (isLinear)
     return e.select(x < e.real(0), x - 0.5, x + 0.5);
   Num size = e.max(x, isUnsigned ? e.real(0) : 0.0 - x);
@@ -65,7 +67,8 @@ Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales
     numRows *= count;
   for (int64_t side : sides)
     numElements *= side;
-  vectorWidth = std::gcd(kernel.simt ? 8 : e.lanes, sides.back());
+  isAcross = !kernel.simt && sides.back() == 1;
+  vectorWidth = std::gcd(kernel.simt ? 8 : e.lanes, isAcross ? counts.back() : sides.back());
   vectorWidth = vectorWidth == 1 ? 0 : vectorWidth;
 }
 
@@ -83,7 +86,8 @@ void Blocks::each(llvm::function_ref<void(Num, Num)> body) const {
   }
   kernel.forItems(numRows, 1, /*reduces=*/false, [&](Num row) {
     Num block = row * inRow, start = first(block);
-    e.loop(e.integer(0), e.integer(inRow), 1, [&](Num i) { body(block + i, start + i * sides.back()); });
+    e.loop(e.integer(0), e.integer(inRow), std::max<int64_t>(together(), 1),
+           [&](Num i) { body(block + i, start + i * sides.back()); });
   });
 }
 
@@ -113,7 +117,7 @@ Blocks::Carried Blocks::along(size_t dim, Num at, Num inBlock, const Carried &in
   if (dim == sides.size())
     return body(at, inBlock, init);
   const bool isLast = dim + 1 == sides.size();
-  const int64_t step = isLast ? std::max<int64_t>(vectorWidth, 1) : 1;
+  const int64_t step = isLast && !isAcross ? std::max<int64_t>(vectorWidth, 1) : 1;
   inBlock = inBlock * sides[dim];
   if (sides[dim] == step)
     return along(dim + 1, at, inBlock, init, body);
@@ -127,21 +131,22 @@ Blocks::Carried Blocks::along(size_t dim, Num at, Num inBlock, const Carried &in
 }
 
 namespace {
-/// The scale of a block. Dynamic codes need its largest element and the negative of its smallest one. The linear code
-/// needs the largest magnitude, and 1 if an element is not finite.
+/// The scale of a block. Dynamic codes need its largest element and the negative of its smallest one. Other codes
+/// need the largest magnitude, and 1 if an element is not finite.
 class Scale {
 public:
-  Scale(Kernel &kernel, const Blocks &blocks, bool isLinear = false)
-      : kernel(kernel), e(kernel.e), width(blocks.width()), isLinear(isLinear) {}
+  Scale(Kernel &kernel, const Blocks &blocks, const BlockCode &code)
+      : kernel(kernel), e(kernel.e), width(blocks.width()), together(blocks.together()), float8(code.float8),
+        isDynamic(!code.isLinear && !code.float8) {}
 
   Blocks::Carried none() const {
-    Num least = e.real(isLinear ? 0 : -infinity);
+    Num least = e.real(isDynamic ? -infinity : 0);
     least = width ? e.splat(least, width) : least;
     return {least, least};
   }
   /// `ends` of some elements and of x.
   Blocks::Carried with(Num x, ArrayRef<Num> ends) const {
-    if (!isLinear)
+    if (isDynamic)
       return {e.max(x, ends[0]), e.max(0.0 - x, ends[1])};
     Num magnitude = e.max(x, 0.0 - x);
     return {e.max(magnitude, ends[0]), e.select(magnitude < e.real(infinity), ends[1], none()[1] + 1.0)};
@@ -150,15 +155,18 @@ public:
   /// Stores the scale, and returns the number by which elements are divided. If the elements of a block are too small,
   /// the scale is 0 and the divisor is 1; the quotients are then encoded as 0.
   Num store(ArrayRef<Num> ends, Ptr scales, Num block) const {
-    Num high = width ? e.maximum(ends[0]) : ends[0], low = width ? e.maximum(ends[1]) : ends[1];
+    const bool isOne = width && !together; // the elements of a vector have one scale
+    Num high = isOne ? e.maximum(ends[0]) : ends[0], low = isOne ? e.maximum(ends[1]) : ends[1];
     if (kernel.simt) {
       Blocks::Carried all = kernel.simt->across({true, true}, {high, low});
       high = all[0], low = all[1];
     }
-    Num isSmall = (isLinear ? high : e.max(high, low)) < e.real(PCRT_LEAST_SCALE);
-    Num scale = isLinear ? high / e.real(PCRT_LARGEST_LINEAR) : e.select(high < low, 0.0 - low, high);
+    Num isSmall = (isDynamic ? e.max(high, low) : high) < e.real(PCRT_LEAST_SCALE);
+    Num scale = isDynamic ? e.select(high < low, 0.0 - low, high)
+                : float8  ? float8Scale(high, float8)
+                          : high / e.real(PCRT_LARGEST_LINEAR);
     Num stored = e.select(isSmall, e.real(0), scale);
-    if (isLinear)
+    if (!isDynamic)
       stored = e.select(low < e.real(1), stored, e.real(std::numeric_limits<float>::quiet_NaN()));
     e.once([&] { scales.store(stored, block); });
     return e.select(isSmall, e.real(1), scale);
@@ -169,17 +177,23 @@ private:
 
   Kernel &kernel;
   Emitter &e;
-  const int64_t width;
-  const bool isLinear;
+  const int64_t width, together;
+  const Type float8;
+  const bool isDynamic;
 };
 } // namespace
 
+template <typename Op> static BlockCode codeOf(Op op, Kernel &kernel) {
+  Type float8 = op.getIsFloat8() ? getElementTypeOrSelf(op.getCodes()) : Type();
+  kernel.kind = op.getIsLinear() ? "elementwise" : float8 ? "cast" : "optimizer";
+  return BlockCode(kernel.e, op.getIsUnsigned(), op.getIsLinear(), float8);
+}
+
 LogicalResult pc::kernels::emit(DecodeOp op, Kernel &kernel) {
   Blocks blocks(kernel, shapeOf(op.getResult()), shapeOf(op.getScales()));
-  BlockCode code(kernel.e, op.getIsUnsigned(), op.getIsLinear());
-  kernel.kind = op.getIsLinear() ? "elementwise" : "optimizer";
+  BlockCode code = codeOf(op, kernel);
   blocks.each([&](Num block, Num first) {
-    Num scale = kernel.operands[1].load(block);
+    Num scale = kernel.operands[1].load(block, blocks.together());
     blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
       kernel.results[0].store(code.decode(kernel.operands[0].load(i, blocks.width())) * scale, i);
       return Blocks::Carried();
@@ -190,17 +204,19 @@ LogicalResult pc::kernels::emit(DecodeOp op, Kernel &kernel) {
 
 LogicalResult pc::kernels::emit(EncodeOp op, Kernel &kernel) {
   Blocks blocks(kernel, shapeOf(op.getX()), shapeOf(op.getScales()));
-  BlockCode code(kernel.e, op.getIsUnsigned(), op.getIsLinear());
-  kernel.kind = op.getIsLinear() ? "elementwise" : "optimizer";
-  Scale scale(kernel, blocks, op.getIsLinear());
+  BlockCode code = codeOf(op, kernel);
+  Scale scale(kernel, blocks, code);
   Ptr x = kernel.operands[0];
   blocks.each([&](Num block, Num first) {
     auto ends = blocks.elements(first, scale.none(), [&](Num i, Num, const Blocks::Carried &ends) {
       return scale.with(x.load(i, blocks.width()), ends);
     });
     Num divisor = scale.store(ends, kernel.results[1], block);
+    if (code.float8)
+      divisor = kernel.e.real(1) / divisor; // exact: a power of two
     blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
-      kernel.results[0].store(code.encode(x.load(i, blocks.width()) / divisor), i);
+      Num element = x.load(i, blocks.width());
+      kernel.results[0].store(code.encode(code.float8 ? element * divisor : element / divisor), i);
       return Blocks::Carried();
     });
   });
@@ -225,7 +241,7 @@ LogicalResult pc::kernels::emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Ker
   BlockCode first(e, coded.first.getIsUnsigned()), second(e, coded.second.getIsUnsigned()),
       newFirst(e, coded.newFirst.getIsUnsigned()), newSecond(e, coded.newSecond.getIsUnsigned());
   Blocks blocks(kernel, shapeOf(op.getParameter()), shapeOf(coded.first.getScales()));
-  Scale scale(kernel, blocks);
+  Scale scale(kernel, blocks, newFirst);
   AdamW adam(e, in(op.getCoefficient()), in(op.getHyper()));
   kernel.kind = "optimizer";
   const int64_t width = blocks.width();

@@ -130,6 +130,8 @@ int32_t pc::elementTypeOf(Value value) {
   Type element = getElementTypeOrSelf(value.getType());
   if (auto integer = dyn_cast<IntegerType>(element))
     return integer.getWidth() == 4 ? PCRT_I4 : integer.getWidth() == 8 ? PCRT_I8 : PCRT_I32;
+  if (isFloat8(element)) // moves send the bytes
+    return PCRT_I8;
   return element.isF32() ? PCRT_F32 : PCRT_BF16;
 }
 

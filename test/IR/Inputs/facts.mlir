@@ -65,6 +65,8 @@ func.func @views(%x: tensor<4x6x2xf32>, %ids: tensor<4x3xi32>) {
 func.func @blocks(%x: tensor<4x6xf32>) {
   %codes, %scales = pc.encode dynamic unsigned %x : (tensor<4x6xf32>) -> (tensor<4x6xi8>, tensor<2x3xf32>)
   %y = pc.decode dynamic unsigned %codes, %scales : (tensor<4x6xi8>, tensor<2x3xf32>) -> tensor<4x6xf32>
+  %floats, %powers = pc.encode float8 %x : (tensor<4x6xf32>) -> (tensor<4x6xf8E4M3FN>, tensor<4x2xf32>)
+  %z = pc.decode float8 %floats, %powers : (tensor<4x6xf8E4M3FN>, tensor<4x2xf32>) -> tensor<4x6xbf16>
   return
 }
 

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/float8.py quick|all|refused|METHOD
+
+Training in fp8 (--precision=fp8). Rounding is that of torch's float8 types. The operands of layers' products, and no others, are codes. In double precision, each plan computes
+what the step does, and steps that round in another way are refused. Plans that add the same addends have the same bits; others lose as one rank does. Checkpoints hold f32, so
+they continue in any precision. Losses are close to those of bf16."""
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+
+from cases import ROOT, mesh_flags, ranks_of
+from states import CONFIG
+from zeropp import FREE, ZeroPlus
+
+SIZES = CONFIG | dict(n_embd=128, n_inner=256, n_head=2, n_positions=128)
+WIDE = SIZES | dict(n_embd=256, n_inner=512, n_head=4, n_positions=256)  # two ranks can split its heads and sequences
+FP8 = ["--precision=fp8"]
+ROUND = r"""
+#include "pcrt/float8.h"
+#include <stdio.h>
+int main(void) {
+  float x;
+  while (fread(&x, 4, 1, stdin) == 1) {
+    double rounded[2] = {pcrt_round_to_float8(pcrt_e4m3(), x), pcrt_round_to_float8(pcrt_e5m2(), x)};
+    fwrite(rounded, 8, 2, stdout);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    double number[2] = {pcrt_number_of_float8(pcrt_e4m3(), byte), pcrt_number_of_float8(pcrt_e5m2(), byte)};
+    fwrite(number, 8, 2, stdout);
+  }
+}
+"""
+
+
+class Float8(ZeroPlus):
+    def begin(self, sizes=SIZES):
+        super().begin()
+        (self.work / "config.json").write_text(json.dumps(sizes))
+        self.model(self.work, 4, sizes["n_positions"])
+
+    def runs(self, out, mesh):
+        return ["pc-run", "-n", ranks_of(mesh), f"./{out}", "--", *"--lr 1e-3 --lr-warmup 10 --weight-decay 0.1 --clip 1 --seed 1 --data tokens.bin".split()]
+
+    def rounding(self):
+        """All numbers of both formats, the middles between them, values near these, subnormal ones, ones beyond the largest number, and random ones."""
+        try:
+            import torch
+        except ImportError:
+            return self.check("torch is missing, so rounding is not compared", True)
+        (self.work / "round.c").write_text(ROUND)
+        self.needs("/usr/bin/env", "cc", "-O1", "-I", ROOT / "runtime/include", self.work / "round.c", "-o", self.work / "round", "-lm")
+        formats = torch.float8_e4m3fn, torch.float8_e5m2
+        draw = random.Random(1)
+        tried = [0.0, -0.0, float("nan"), 1e-30, -1e-30, 3e38]
+        for format in formats:
+            numbers = sorted({float(x) for x in torch.arange(256, dtype=torch.uint8).view(format).float() if abs(x) < 1e9})
+            ties = [(a + b) / 2 for a, b in zip(numbers, numbers[1:])]
+            tried += numbers + [x * (1 + e) for x in ties + [numbers[-1]] for e in (0, 1e-6, -1e-6, 0.01)]
+        tried += [draw.choice((-1, 1)) * 2 ** draw.uniform(-20, 18) for _ in range(100000)]
+        values = torch.tensor(tried, dtype=torch.float32)
+        out = subprocess.run([self.work / "round"], input=values.numpy().tobytes(), capture_output=True, check=True).stdout
+        ours = torch.frombuffer(bytearray(out), dtype=torch.float64).view(-1, 2)
+        for column, format in enumerate(formats):
+            largest = torch.finfo(format).max
+            wanted = values.clamp(-largest, largest).to(format).double()
+            found = ours[: len(tried), column]
+            self.check(f"{len(tried)} values as {format}", torch.equal(found.nan_to_num(nan=1e9), wanted.nan_to_num(nan=1e9)),
+                       [(values[i].item(), found[i].item(), wanted[i].item()) for i in range(len(tried)) if not (found[i] == wanted[i] or found[i] != found[i])][:3])
+            codes = torch.arange(256, dtype=torch.uint8).view(format).double()
+            codes[codes.isinf()] = float("nan")  # no code here is an infinity
+            self.check(f"the codes of {format}", torch.equal(ours[len(tried):, column].nan_to_num(nan=1e9), codes.nan_to_num(nan=1e9)))
+
+    def products(self):
+        """For the six matrices of a layer, the product and both gradients have codes. The head, which is the table, has none."""
+        for flags, gradients in ((FP8, "f8E4M3FN"), ([*FP8, "--fp8-gradients=e5m2"], "f8E5M2")):
+            self.needs("pc-compile", "model.mlir", *flags, "--to=step", "-o", "step.mlir")
+            text = (self.work / "step.mlir").read_text()
+            found = {name: len(re.findall(pattern, text)) for name, pattern in (
+                ("matrices", r"pc.encode float8 %\S+ : \(tensor<\S+xf32>\) -> \(tensor<\S+xf8E4M3FN>"),
+                ("others", r"pc.encode float8 %\S+ : \(tensor<\S+xbf16>\) -> \(tensor<\S+xf8E4M3FN>"),
+                ("gradients", r"pc.encode float8 %\S+ : \(tensor<\S+xbf16>\) -> \(tensor<\S+xf8E5M2>"))}
+            # Four activations of a layer and the gradients of six products are encoded along two dims.
+            wanted = dict(matrices=12, others=40 if gradients == "f8E4M3FN" else 16, gradients=0 if gradients == "f8E4M3FN" else 24)
+            self.check(f"codes with gradients in {gradients}", found == wanted, found, found)
+
+    def same_bits(self, ranks=(2, 4)):
+        """Data parallelism with and without ZeRO adds the same gradients in the same order, and rounds the same blocks."""
+        for n in ranks:
+            self.needs(*self.program("whole", f"dp={n}", *FP8), *FREE, "--steps", 5, "--save", "whole-after")
+            for flags in ("--zero=1", "--zero=2", "--zero=3"):
+                command = self.program("split", f"dp={n} {flags}", *FP8)
+                self.needs(*command, *FREE, "--steps", 5, "--save", "split-after", "--summary", "split.summary", "--check-replicas", 5)
+                self.check(f"dp={n} {flags}: the bits of data parallelism", self.sums("split-after") == self.sums("whole-after"))
+                self.compare(f"dp={n} {flags}: report and summary", "reports", "split.json", "split.summary")
+
+    def plans(self, plans):
+        """Other plans lose as one rank does, and continue with the same bits, also from the checkpoint of another plan."""
+        self.needs(*self.program("one", "1", *FP8), "--steps", 20, "--metrics", "one.jsonl", "--save", "one-after")
+        self.needs(*self.program("one", "1", *FP8), "--steps", 9, "--save", "half")
+        for plan in plans:
+            command = self.program("other", plan, *FP8)
+            self.needs(*command, "--steps", 20, "--save", "other-after", "--metrics", "other.jsonl", "--summary", "other.summary", "--check-replicas", 5)
+            self.compare(f"{plan}: losses", "losses", "one.jsonl", "other.jsonl", "--tolerance", 5e-3)
+            self.compare(f"{plan}: report and summary", "reports", "other.json", "other.summary")
+            self.needs(*command, "--steps", 9, "--save", "part")
+            self.needs(*command, "--load", "part", "--steps", 20, "--save", "resumed")
+            self.check(f"{plan}: a run that continues has the same bits", self.sums("resumed") == self.sums("other-after"))
+            self.needs(*command, "--load", "half", "--steps", 20, "--metrics", "moved.jsonl")
+            self.check(f"{plan}: it continues from one rank", abs(self.last("moved.jsonl") / self.last("one.jsonl") - 1) < 5e-3)
+
+    def losses(self, metrics):
+        lines = [json.loads(line) for line in (self.work / metrics).read_text().splitlines()]
+        return [line["loss"] for line in lines if "loss" in line]
+
+    def last(self, metrics):
+        return self.losses(metrics)[-1]
+
+    def mean(self, metrics):
+        return statistics.fmean(self.losses(metrics)[-10:])
+
+    def loss(self, steps=100):
+        """The loss stays within 1 % of that in bf16, and a checkpoint continues in bf16."""
+        for name, flags in (("bf16", ["--precision=bf16"]), ("fp8", FP8), ("e5m2", [*FP8, "--fp8-gradients=e5m2"])):
+            self.needs(*self.program(name, "1", *flags), "--steps", steps, "--metrics", f"{name}.jsonl", "--save", f"{name}-after", seconds=600)
+        mean = {name: self.mean(f"{name}.jsonl") for name in ("bf16", "fp8", "e5m2")}
+        for name in ("fp8", "e5m2"):
+            self.check(f"the loss after {steps} steps, {name}", abs(mean[name] / mean["bf16"] - 1) < (1e-2 if steps >= 100 else 2e-2), mean, mean)
+            self.check(f"{name} rounds", (self.work / "bf16.jsonl").read_text() != (self.work / f"{name}.jsonl").read_text())
+        self.needs(*self.program("bf16", "1", "--precision=bf16"), "--load", "fp8-after", "--steps", steps + 1, "--metrics", "continued.jsonl")
+        self.check("a checkpoint continues in bf16", abs(self.last("continued.jsonl") / self.last("fp8.jsonl") - 1) < 0.3)
+
+    def equal(self, plans, phases=("local",)):
+        """In double precision a plan computes what the step does."""
+        self.needs("pc-compile", "model.mlir", *FP8, "--to=step", "-o", "step.mlir")
+        for plan in plans:
+            mesh, *flags = plan.split()
+            for to in phases:
+                self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, *FP8, f"--to={to}", "-o", f"{to}.mlir")
+                self.holds(f"{plan}: the step and phase {to}", "pc-equal", "step.mlir", f"{to}.mlir", words="(?m)^equal$")
+
+    def proof(self):
+        """Steps that round in another way are refused."""
+        self.equal(["dp=2 --zero=3"], ("placed", "local", "planned"))
+        text = (self.work / "local.mlir").read_text()
+        decodes = re.findall(r"(pc.decode float8 %\S+), (%\S+)( : \(tensor<128x256xf8E4M3FN>, tensor<1x2xf32>\))", text)
+        first = decodes[0]
+        other = next(decode for decode in decodes if decode[1] != first[1])
+        wider = text.replace("f8E4M3FN", "f8E5M2")
+        mutants = [("another format", wider),
+                   ("scales of another matrix", text.replace(f"{first[0]}, {first[1]}{first[2]}", f"{first[0]}, {other[1]}{first[2]}", 1)),
+                   ("other blocks", re.sub(r"tensor<(\d)x1x128xf32>", r"tensor<\1x128x128xf32>", text))]
+        for name, changed in mutants:
+            (self.work / "mutant.mlir").write_text(changed)
+            self.check(f"{name} is refused", changed != text and self.call("pc-opt", "mutant.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}").code != 0)
+
+    def refused(self):
+        compile = ["pc-compile", "model.mlir", "-o", "none"]
+        self.holds("an unknown precision", *compile, "--precision=fp4", code=2, words=r"--precision=fp4 is not a precision \(f32, bf16, fp8\)")
+        self.holds("an unknown format", *compile, *FP8, "--fp8-gradients=e3m4", code=2, words="--fp8-gradients=e3m4 is not a float of 8 bits")
+        self.holds("a format without fp8", *compile, "--precision=bf16", "--fp8-gradients=e5m2", code=2, words="--fp8-gradients needs --precision=fp8")
+        self.holds("gradients in fp8", *compile, "--gradient-precision=fp8", code=2, words=r"--gradient-precision=fp8 is not a precision \(f32, bf16\)")
+        self.holds("text", *compile, *FP8, "--mode=generate", code=2, words="--precision=fp8 is for training and evaluation")
+        self.holds("matrices rounded twice", *compile, *FP8, "--weight-precision=int8", code=2, words="round the same matrices")
+        self.holds("a search", *compile, *FP8, "--auto", "--mesh", "dp=2", code=2, words="--auto does not know the time of products in fp8")
+        self.holds("a GPU", *compile, *FP8, "--target=cuda", "--arch=sm_90a", code=4, words="--precision=fp8 is supported on CPUs only")
+        self.begin(SIZES | dict(n_embd=64))
+        self.holds("a narrow model", *compile, *FP8, code=4, words="blocks of 128 divide the dims of no product")
+
+
+def main():
+    which = sys.argv[1]
+    case = Float8("float8/" + " ".join(sys.argv[1:]))
+
+    def body():
+        case.begin()
+        quick = which == "quick"
+        if which not in ("quick", "all"):
+            method, *arguments = sys.argv[1:]
+            return getattr(case, method)(*([arguments] if arguments else []))
+        case.rounding()
+        case.products()
+        case.same_bits([2] if quick else (2, 4))
+        case.loss(20 if quick else 100)
+        case.proof()
+        case.begin(WIDE)
+        if not quick:
+            case.equal(["tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=1"])
+        case.plans(["tp=2"] if quick else ["tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=3", "pp=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2",
+                                           "1 --recompute=full", "1 --recompute=selective", "dp=2 --zero=3 --microbatches=2", "1 --states=8bit", "1 --offload=states,masters",
+                                           "1 --pack-products", "dp=2 --zero=1 --gradient-precision=bf16"])
+
+    case.run(body)
+
+
+if __name__ == "__main__":
+    main()
