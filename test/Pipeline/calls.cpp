@@ -3,7 +3,7 @@
 // of schedules and timed. Without receives they are those of placeInline, where a stage is one thread.
 //===----------------------------------------------------------------------===//
 #include "../Checks.h"
-#include "comm/MessageOrder.h"
+#include "../Runtime/comm/EarlyReceives.h"
 #include "mutants.h"
 
 #include <algorithm>
@@ -61,25 +61,6 @@ struct Calls {
       }
     }
   }
-
-  /// The receives of each stage, each right after the read that frees its slot.
-  std::vector<std::vector<pcrt::PlacedReceive>> early() const {
-    std::vector<std::vector<pcrt::PlacedReceive>> receives;
-    for (size_t stage = 0; stage < stages.size(); ++stage) {
-      auto &own = receives.emplace_back();
-      std::vector<int> messages(flows.size()), read(flows.size());
-      for (const StageCall &call : stages[stage])
-        messages[call.number] += call.kind == StageCall::Read;
-      for (size_t flow = 0; flow < flows.size(); ++flow)
-        for (int i = 0; i < std::min(messages[flow], flows[flow].slots); ++i)
-          own.push_back({0, static_cast<int>(flow)});
-      for (size_t call = 0; call < stages[stage].size(); ++call)
-        if (int flow = stages[stage][call].number; stages[stage][call].kind == StageCall::Read)
-          if (++read[flow] + flows[flow].slots <= messages[flow])
-            own.push_back({call + 1, flow});
-    }
-    return receives;
-  }
 };
 
 } // namespace
@@ -89,7 +70,7 @@ struct Calls {
 static Program placeOneByOne(const Problem &problem, const Order &order, int slots, bool early = false) {
   Program thread = placeInline(problem, order), program;
   Calls calls(problem, thread, slots);
-  auto receives = early ? calls.early() : placeReceives(calls.stages, calls.flows);
+  auto receives = early ? earlyReceives(calls.stages, calls.flows) : placeReceives(calls.stages, calls.flows);
   std::string fault = checkReceives(calls.stages, calls.flows, receives);
   expect(fault.empty() || early, fault);
   for (size_t d = 0; d < thread.stages.size(); ++d) {

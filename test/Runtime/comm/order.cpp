@@ -3,9 +3,8 @@
 // placeReceives adds must let the stages finish if each of them makes one call at a time.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
-#include "comm/MessageOrder.h"
+#include "EarlyReceives.h"
 
-#include <algorithm>
 #include <random>
 
 using namespace pcrt;
@@ -57,25 +56,6 @@ Steps randomSteps() {
   return steps;
 }
 
-/// Receives right after the read that frees their slot.
-std::vector<std::vector<PlacedReceive>> early(const Steps &steps) {
-  std::vector<std::vector<PlacedReceive>> receives(steps.stages.size());
-  std::vector<int> messages(steps.flows.size()), read(steps.flows.size());
-  for (const auto &stage : steps.stages)
-    for (const StageCall &call : stage)
-      if (call.kind == StageCall::Read)
-        ++messages[call.number];
-  for (size_t flow = 0; flow < steps.flows.size(); ++flow)
-    for (int i = 0; i < std::min(messages[flow], steps.flows[flow].slots); ++i)
-      receives[steps.flows[flow].target].push_back({0, int(flow)});
-  for (size_t stage = 0; stage < steps.stages.size(); ++stage)
-    for (size_t call = 0; call < steps.stages[stage].size(); ++call)
-      if (int flow = steps.stages[stage][call].number; steps.stages[stage][call].kind == StageCall::Read)
-        if (++read[flow] + steps.flows[flow].slots <= messages[flow])
-          receives[stage].push_back({call + 1, flow});
-  return receives;
-}
-
 } // namespace
 
 int main() {
@@ -86,7 +66,7 @@ int main() {
     auto receives = placeReceives(steps.stages, steps.flows);
     std::string problem = checkReceives(steps.stages, steps.flows, receives);
     expect(problem.empty(), "seed " + std::to_string(seed) + ": " + problem);
-    earlyRefused += !checkReceives(steps.stages, steps.flows, early(steps)).empty();
+    earlyRefused += !checkReceives(steps.stages, steps.flows, earlyReceives(steps.stages, steps.flows)).empty();
     // A receive that is left out, or begins after its read.
     int stage = below(int(steps.stages.size()));
     if (receives[stage].empty())
