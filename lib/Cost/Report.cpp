@@ -80,6 +80,7 @@ public:
   double forwardFlops[2] = {};              ///< Flops of products in the forward pass: in f32, in bf16.
   int64_t parameters = 0, messageBytes = 0; ///< messageBytes: slots of the flows that end on this rank
   std::map<std::tuple<std::string, StringRef, StringRef>, TrafficRow> traffic; ///< by axis, move, phase
+  std::map<std::tuple<std::string, StringRef, int64_t>, TrafficRow> codes;     ///< of addends, by axis, move, bits
 
 private:
   /// Adds the ops of a block, which begins in `phase`.
@@ -142,9 +143,14 @@ private:
     TrafficRow &row = traffic[{axesText(move), move->getName().stripDialect(), stepPhaseName(phase)}];
     bool isRoot = llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) { return coordinates[mesh.index(axis)] == 0; });
     Traffic one = trafficOf(move, mesh, isRoot);
-    row.count += times;
-    row.payload += times * one.payload;
-    row.wire += times * one.wire;
+    auto add = [&](TrafficRow &row) {
+      row.count += times;
+      row.payload += times * one.payload;
+      row.wire += times * one.wire;
+    };
+    add(row);
+    if (WireAttr wire = wireOf(move->getOperand(0)))
+      add(codes[{axesText(move), move->getName().stripDialect(), wire.getBits()}]);
   }
 
   MeshAttr mesh;
@@ -299,9 +305,9 @@ static json::Value describeStates(ModuleOp program) {
   return states;
 }
 
-/// What a step rounds to codes, apart from states: the matrices that the passes read, or the operands of products in
-/// fp8, with their bits and the bound of the error of an element. Null if there is nothing.
-static json::Value describeLossy(ModuleOp program) {
+/// What a step rounds to codes, apart from states, with the bits and the bound of the error of an element: the matrices
+/// that the passes read, the operands of products in fp8, and the gradients that ranks add, by move.
+static json::Array describeLossy(ModuleOp program, const Totals &totals) {
   int64_t matrices = 0, operands = 0;
   bool hasE5M2 = false;
   program.walk([&](EncodeOp encode) {
@@ -317,7 +323,17 @@ static json::Value describeLossy(ModuleOp program) {
   add("weights", matrices, "largest magnitude of the block / 254");
   add("operands", operands,
       "the element / " + std::to_string(hasE5M2 ? 8 : 16) + " or largest magnitude of the block / 2^17");
-  return rows.empty() ? json::Value(nullptr) : std::move(rows);
+  for (auto &[key, row] : totals.codes)
+    rows.push_back(json::Object{{"what", "gradients"},
+                                {"axis", std::get<0>(key)},
+                                {"move", std::get<1>(key)},
+                                {"bits", std::get<2>(key)},
+                                {"count", row.count},
+                                {"payload_bytes", row.payload},
+                                {"wire_bytes", row.wire},
+                                {"bound", "sum over ranks of largest magnitude of the block / " +
+                                              std::to_string(std::get<2>(key) == 8 ? 254 : 14)}});
+  return rows;
 }
 
 int64_t pc::largestArena(ModuleOp planned) {
@@ -434,7 +450,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
         figures["rows"] = std::move(rows);
       if (json::Value states = describeStates(program); states.kind() != json::Value::Null)
         figures["states"] = std::move(states);
-      if (json::Value lossy = describeLossy(program); lossy.kind() != json::Value::Null)
+      if (json::Array lossy = describeLossy(program, own); !lossy.empty())
         figures["lossy"] = std::move(lossy);
       if (generates(planned))
         figures["weights"] = describeWeights(program);

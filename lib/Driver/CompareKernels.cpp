@@ -4,6 +4,7 @@
 //===-----------------------------------------------------------------------------------------------===//
 #include "CompareKernels.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Liveness.h"
 #include "pc/Reference/Interpreter.h"
@@ -135,6 +136,17 @@ static bool areCodes(const Bytes &made, const Tensor &wanted) {
   return pcrt_are_codes(reinterpret_cast<const int8_t *>(made.data()), bytes.data(), wanted.size());
 }
 
+/// Sets the scales of addends in codes, whose other bytes are drawn.
+static void setScales(WireAttr wire, Tensor &tensor, Bytes &bytes) {
+  constexpr int64_t ofScale = sizeof(float);
+  for (int64_t end = wire.blockBytes(); end <= tensor.size(); end += wire.blockBytes()) {
+    const float scale = 0.01F * static_cast<float>(1 + end % 7);
+    memcpy(bytes.data() + end - ofScale, &scale, ofScale);
+    for (int64_t i = end - ofScale; i < end; ++i)
+      tensor[i] = static_cast<int8_t>(bytes[i]);
+  }
+}
+
 /// Compares one form of a kernel. Returns PCRT_OK, or the status after an error.
 static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const CompiledKernels &compiled,
                            const Bound &bound) {
@@ -150,6 +162,8 @@ static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const Compil
       continue;
     }
     auto [tensor, raw] = draw(operand, sampleOf(op, i), random);
+    if (auto decode = dyn_cast<DecodeSumOp>(op))
+      setScales(decode.getWire(), tensor, raw);
     operands.push_back(std::move(tensor));
     bytes.push_back(std::move(raw));
   }

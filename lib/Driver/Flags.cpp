@@ -325,6 +325,9 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(isFp8 && given("auto"),
          "--auto does not know the time of products in fp8 yet; search with --precision=bf16 and "
          "--emit-plan, then set compute=fp8 in the plan's file");
+  refuse(mode != "train" && StringRef(strategyFlags.text("gradient-precision")).starts_with("int"),
+         "--gradient-precision=" + Twine(strategyFlags.text("gradient-precision")) +
+             " is for training; leave out --mode=" + mode);
   for (const char *flag : {"pipeline", "recompute", "local-sgd"})
     refuse(mode == "generate" && given(flag), "--" + Twine(flag) + " does not work with --mode=generate yet");
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),

@@ -38,26 +38,43 @@ static void addStates(const json::Object &report, json::Array &remarks) {
             .str());
 }
 
-/// Says that matrices or operands of products are rounded, by the rank with most of them.
-static void addLossy(const json::Object &report, json::Array &remarks) {
-  for (auto [what, text] : {std::pair("weights", "matrices are read in 8 bits"),
-                            std::pair("operands", "operands of products are floats of 8 bits")}) {
-    int64_t tensors = 0;
-    for (const json::Value &rank : *report.getArray("per_rank"))
+/// Says which values are rounded: matrices, operands of products, and gradients, by the rank with most of them.
+static void addLossy(const json::Object &report, const Plan &plan, json::Array &remarks) {
+  auto most = [&](StringRef what, StringRef field) {
+    int64_t most = 0;
+    for (const json::Value &rank : *report.getArray("per_rank")) {
+      int64_t own = 0;
       if (const json::Array *rows = rank.getAsObject()->getArray("lossy"))
         for (const json::Value &row : *rows)
           if (row.getAsObject()->getString("what") == what)
-            tensors = std::max(tensors, row.getAsObject()->getInteger("tensors").value_or(0));
-    if (tensors)
+            own += row.getAsObject()->getInteger(field).value_or(0);
+      most = std::max(most, own);
+    }
+    return most;
+  };
+  if (auto code = plan.find<CodeGradientsTactic>()) {
+    const int64_t sums = most("gradients", "count");
+    remarks.push_back(
+        sums ? llvm::formatv("{0} sums of gradients per step are sent in {1} bits, {2} bytes from each rank; each rank "
+                             "rounds its addends",
+                             sums, code->bits(), most("gradients", "wire_bytes"))
+                   .str()
+             : llvm::formatv("--gradient-precision=int{0} changes nothing, because ranks add no gradients of large "
+                             "matrices whose parts have whole blocks",
+                             code->bits())
+                   .str());
+  }
+  for (auto [what, text] : {std::pair("weights", "matrices are read in 8 bits"),
+                            std::pair("operands", "operands of products are floats of 8 bits")})
+    if (int64_t tensors = most(what, "tensors"))
       remarks.push_back(
           llvm::formatv("{0} {1}; every step rounds them, on all plans in the same way", tensors, text).str());
-  }
 }
 
 json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
   json::Array remarks;
   addStates(*report.getAsObject(), remarks);
-  addLossy(*report.getAsObject(), remarks);
+  addLossy(*report.getAsObject(), plan, remarks);
   if (!plan.pipeline() || plan.microbatches < 2)
     return remarks;
   for (const Tactic &tactic : plan.tactics) {

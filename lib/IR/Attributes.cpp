@@ -4,6 +4,7 @@
 // tensor. The numbers (C1), (C2), ... in errors are those of the constraints in PCBase.td.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/PC.h"
+#include "pcrt/block_codes.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/STLExtras.h"
@@ -431,6 +432,44 @@ LogicalResult DropAttr::verify(function_ref<InFlightDiagnostic()> emitError, int
   bool fits = split.empty() || (split.front() >= 0 && split.back() < static_cast<int64_t>(global.size()));
   if (!ascends || !fits || shift < 0 || llvm::any_of(global, [](int64_t size) { return size < 1; }))
     return emitError() << "expected positive sizes, split dims in ascending order and a non-negative shift (C2)";
+  return success();
+}
+
+//===---------------------------------------------------------------------------===//
+// #pc.wire
+//===---------------------------------------------------------------------------===//
+
+/// <int8, [16, 16]>
+Attribute WireAttr::parse(AsmParser &parser, Type) {
+  StringRef word;
+  int64_t bits = 0;
+  SmallVector<int64_t> block;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseKeyword(&word) || parser.parseComma() || parseSizes(parser, block) ||
+      parser.parseGreater())
+    return {};
+  if (!word.consume_front("int") || word.getAsInteger(10, bits)) {
+    parser.emitError(loc) << "expected 'int8' or 'int4'";
+    return {};
+  }
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), bits, block);
+}
+
+void WireAttr::print(AsmPrinter &printer) const {
+  printer << '<' << text() << ", ";
+  printSizes(printer, getBlock());
+  printer << '>';
+}
+
+int64_t WireAttr::blockBytes() const { return PCRT_STATE_BLOCK * getBits() / 8 + static_cast<int64_t>(sizeof(float)); }
+
+LogicalResult WireAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t bits, ArrayRef<int64_t> block) {
+  int64_t elements = 1;
+  for (int64_t size : block)
+    elements *= std::clamp<int64_t>(size, 0, PCRT_STATE_BLOCK + 1);
+  if ((bits != 8 && bits != 4) || elements != PCRT_STATE_BLOCK)
+    return emitError() << "codes must have 8 or 4 bits and blocks of " << PCRT_STATE_BLOCK << " elements, got " << bits
+                       << " bits and blocks of " << elements << " (C1)";
   return success();
 }
 

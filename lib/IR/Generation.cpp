@@ -5,7 +5,7 @@
 #include "pc/IR/Generation.h"
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
-#include "pcrt/description.h"
+#include "pcrt/block_codes.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -29,12 +29,79 @@ std::optional<SmallVector<int64_t>> pc::blockOf(ArrayRef<int64_t> value, ArrayRe
   return block;
 }
 
+/// With a square, both dims can be split among many ranks, and heads, of which there are few, are not divided into
+/// blocks. If only the last dim is long enough, a block is a part of a row.
+std::optional<SmallVector<int64_t>> pc::chooseBlock(ArrayRef<int64_t> shape,
+                                                    llvm::function_ref<bool(ArrayRef<int64_t>)> fits) {
+  constexpr int64_t side = 16;
+  static_assert(side * side == PCRT_STATE_BLOCK);
+  if (shape.empty())
+    return std::nullopt;
+  const int64_t last = std::ssize(shape) - 1;
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, last));
+  llvm::stable_sort(order, [&](int64_t a, int64_t b) { return shape[a] > shape[b]; });
+  auto divides = [&](ArrayRef<int64_t> block) {
+    return llvm::all_of(llvm::zip_equal(shape, block),
+                        [](auto pair) { return std::get<0>(pair) % std::get<1>(pair) == 0; }) &&
+           fits(block);
+  };
+  for (int64_t dim : order) {
+    SmallVector<int64_t> block(shape.size(), 1);
+    block[dim] = block[last] = side;
+    if (divides(block))
+      return block;
+  }
+  SmallVector<int64_t> row(shape.size(), 1);
+  row[last] = PCRT_STATE_BLOCK;
+  return divides(row) ? std::optional(row) : std::nullopt;
+}
+
 SmallVector<int64_t> pc::shapeOfScales(ArrayRef<int64_t> shape, ArrayRef<int64_t> block) {
   SmallVector<int64_t> scales;
   for (auto [size, of] : llvm::zip_equal(shape, block))
     scales.push_back(size / of);
   return scales;
 }
+
+bool pc::hasWholeBlocks(RankedTensorType type, ArrayRef<int64_t> block, MeshAttr mesh) {
+  PlaceAttr place = placement(type);
+  for (auto [d, size, side] : llvm::enumerate(type.getShape(), block)) {
+    const int64_t ranks = place && mesh ? mesh.size(place.axes(static_cast<int64_t>(d))) : 1;
+    if (!ranks || size % (ranks * side))
+      return false;
+  }
+  return true;
+}
+
+RankedTensorType pc::typeOfAddends(int64_t addends, ArrayRef<int64_t> shape, WireAttr wire) {
+  SmallVector<int64_t> sizes{addends};
+  llvm::append_range(sizes, shapeOfScales(shape, wire.getBlock()));
+  sizes.push_back(wire.blockBytes());
+  return RankedTensorType::get(sizes, IntegerType::get(wire.getContext(), 8));
+}
+
+WireAttr pc::wireOf(Value codes) {
+  if (auto argument = dyn_cast<BlockArgument>(codes)) {
+    auto start = dyn_cast_or_null<StartOp>(argument.getOwner()->getParentOp());
+    codes = start ? start.getInputs()[argument.getArgNumber()] : Value();
+  }
+  auto encode = codes ? codes.getDefiningOp<EncodeAddendOp>() : EncodeAddendOp();
+  return encode ? encode.getWire() : WireAttr();
+}
+
+/// Checks (C1) of ops that code addends.
+static LogicalResult verifyAddends(Operation *op, Value value, Value codes, WireAttr wire, bool isOne) {
+  auto type = cast<RankedTensorType>(value.getType()), ofCodes = cast<RankedTensorType>(codes.getType());
+  const int64_t addends = ofCodes.getRank() ? ofCodes.getDimSize(0) : 0;
+  if (type.getElementType().isF32() && wire.getBlock().size() == type.getShape().size() &&
+      hasWholeBlocks(type, wire.getBlock(), {}) && addends >= 1 && (!isOne || addends == 1) &&
+      withoutHome(ofCodes) == typeOfAddends(addends, type.getShape(), wire))
+    return success();
+  return op->emitOpError() << "has codes " << ofCodes << ", which are not " << wire.text() << " codes of "
+                           << (isOne ? "one addend" : "addends") << " of type " << type << " (C1)";
+}
+LogicalResult EncodeAddendOp::verify() { return verifyAddends(*this, getX(), getCodes(), getWire(), /*isOne=*/true); }
+LogicalResult DecodeSumOp::verify() { return verifyAddends(*this, getSum(), getCodes(), getWire(), /*isOne=*/false); }
 
 std::optional<CodedAdamW> pc::codedAdamW(AdamWOp adamw) {
   auto decode = [&](Value state) {

@@ -120,7 +120,7 @@ func::FuncOp pc::buildRound(ModuleOp program) {
     Value d = SubOp::create(b, loc, first, shared, parameter.getValue());
     // With a single replica, there is nothing to average.
     if (replicas > 1) {
-      d = AllReduceOp::create(b, loc, first, PartialKind::Sum, d, axes);
+      d = AllReduceOp::create(b, loc, first, PartialKind::Sum, d, axes, WireAttr());
       d = ScaleOp::create(b, loc, first, d, b.getF64FloatAttr(1. / static_cast<double>(replicas)));
     }
     auto momentum = b.getF64FloatAttr(rounds->momentum);

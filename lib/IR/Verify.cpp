@@ -285,6 +285,19 @@ LogicalResult pc::detail::verifySpaces(Operation *op) {
   return success();
 }
 
+/// Checks (C4) of a sum whose addends are sent as codes.
+static LogicalResult verifyWire(MoveOpInterface move, RankedTensorType from, RankedTensorType to, MeshAttr mesh) {
+  WireAttr wire = move.getMoveWire();
+  if (move.getReduction() != PartialKind::Sum || !from.getElementType().isF32())
+    return move->emitOpError() << "can send addends as codes only for a sum of f32, but adds " << from << " (C4)";
+  if (wire.getBlock().size() == from.getShape().size() &&
+      llvm::all_of(ArrayRef<RankedTensorType>{from, to},
+                   [&](RankedTensorType type) { return hasWholeBlocks(type, wire.getBlock(), mesh); }))
+    return success();
+  return move->emitOpError() << "cannot send codes of " << from << ", because blocks of [" << wire.getBlock()
+                             << "] do not divide the part of a rank (C4)";
+}
+
 /// In placed programs, the result's placement must be the one that the move gives. In local programs, shapes are
 /// compared.
 LogicalResult pc::detail::verifyMoveOp(Operation *op) {
@@ -305,6 +318,8 @@ LogicalResult pc::detail::verifyMoveOp(Operation *op) {
     return op->emitOpError() << "has a dim that is out of range (M2)";
   PlaceAttr a = placement(from), b = placement(to);
   MeshAttr mesh = meshOf(op);
+  if (move.getMoveWire() && failed(verifyWire(move, from, to, mesh)))
+    return failure();
   if (!a && !b)
     return verifyLocalMove(move, from, to, mesh);
   if (!a || !b || from.getShape() != to.getShape())

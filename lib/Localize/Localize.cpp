@@ -5,6 +5,7 @@
 #define GEN_PASS_DEF_LOCALIZE
 #include "pc/Localize/Passes.h"
 
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/LeavesByName.h"
 
@@ -41,6 +42,7 @@ public:
         result.setType(localType(result.getType()));
     });
     dropWhatDoesNothing();
+    sendCodes();
     return success();
   }
 
@@ -226,6 +228,45 @@ private:
     for (Operation *op : nothing) {
       op->getResult(0).replaceAllUsesWith(op->getOperand(0));
       op->erase();
+    }
+  }
+
+  /// Returns the first op of the task of `value` that reads it, or else the end of the task.
+  static Operation *firstReader(Value value) {
+    Operation *made = value.getDefiningOp(), *op = made->getNextNode();
+    auto reads = [&](Operation *user) { return made->getBlock()->findAncestorOpInBlock(*user) == op; };
+    while (!op->hasTrait<OpTrait::IsTerminator>() && !isa<TaskOp>(op) && !llvm::any_of(value.getUsers(), reads))
+      op = op->getNextNode();
+    return op;
+  }
+
+  /// Rewrites sums whose addends are sent as codes. A rank that has a whole sum gets the codes of all addends; a rank
+  /// that has a block of it gets those of the block. Sums are decoded right before their first reader, so that moves
+  /// may be in flight until then.
+  void sendCodes() {
+    SmallVector<MoveOpInterface> moves;
+    function.walk([&](MoveOpInterface move) {
+      if (move.getMoveWire())
+        moves.push_back(move);
+    });
+    for (MoveOpInterface move : moves) {
+      WireAttr wire = move.getMoveWire();
+      Value x = move->getOperand(0), sum = move->getResult(0);
+      auto sizes = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+      const int64_t n = blocks(move.getMoveAxes());
+      OpBuilder builder(move);
+      auto axes = builder.getStrArrayAttr(
+          llvm::map_to_vector(move.getMoveAxes(), [](StringAttr axis) { return axis.getValue(); }));
+      Location loc = move.getLoc();
+      Value codes = EncodeAddendOp::create(builder, loc, typeOfAddends(1, sizes(x), wire), x, wire, axes);
+      const bool isWhole = move.getMoveKind() == MoveKind::AllReduce;
+      Value all =
+          createMove(builder, loc, isWhole ? MoveKind::AllGather : MoveKind::AllToAll,
+                     typeOfAddends(n, sizes(sum), wire), codes, PartialKind::None, 0, move.getMoveDim() + 1, axes)
+              ->getResult(0);
+      builder.setInsertionPoint(firstReader(sum));
+      sum.replaceAllUsesWith(DecodeSumOp::create(builder, loc, sum.getType(), all, wire));
+      move->erase();
     }
   }
 

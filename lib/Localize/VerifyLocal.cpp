@@ -1,11 +1,12 @@
 //===- VerifyLocal.cpp - Verifies local programs -------------------------------------===//
 // (L1) no type has a placement. (L2) leaves and outputs state their global shape and layout, from which the local shape
 // follows. (L3) axes are in the mesh. (L4) an update sets a leaf of this program, of the same type, once. (L5) no op is
-// left that only models have. Passes.td lists the same numbers.
+// left that only models have. (L6) no move has `wire`. Passes.td lists the same numbers.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYLOCAL
 #include "pc/Localize/Passes.h"
 
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/LeavesByName.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -81,7 +82,13 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
           return choice.getLayer() ? verifyLayout(choice, choice.getResult(), mesh) : success();
         })
         .Case([&](BlockOffsetOp offset) { return verifyAxes(offset, axisList(offset.getAxes())); })
-        .Case([&](MoveOpInterface move) { return verifyAxes(move, move.getMoveAxes()); })
+        .Case([&](MoveOpInterface move) -> LogicalResult {
+          if (move.getMoveWire())
+            return move->emitOpError() << "has 'wire', which belongs in placed programs only; pc-localize writes the "
+                                          "codes of addends (L6)";
+          return verifyAxes(move, move.getMoveAxes());
+        })
+        .Case([&](EncodeAddendOp encode) { return verifyAxes(encode, axisList(encode.getAxes())); })
         .Case([&](UpdateOp update) { return verifyUpdate(update); })
         .Case<CrossEntropyOp, LogSumExpOp>([&](auto loss) -> LogicalResult {
           return loss.emitOpError() << "belongs in model programs only; pc-differentiate expands it (L5)";

@@ -3,6 +3,7 @@
 // and the moves after `accumulate` are erased.
 //===-----------------------------------------------------------------------------===//
 #include "BringMovesIn.h"
+#include "pc/IR/BlockCodes.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -34,7 +35,7 @@ void pc::bringMovesIn(AccumulateOp accumulate) {
   SmallVector<Operation *> moved;
   for (auto [i, value] : llvm::enumerate(outer)) {
     // A chain of moves is moved as a whole, unless another reader needs a value inside the chain.
-    while (value.hasOneUse() && isa<MoveOpInterface>(*value.user_begin()) &&
+    while (value.hasOneUse() && isa<MoveOpInterface, EncodeAddendOp, DecodeSumOp>(*value.user_begin()) &&
            value.user_begin()->getBlock() == accumulate->getBlock()) {
       Operation *move = *value.user_begin();
       Operation *clone = inside.clone(*move);

@@ -8,6 +8,7 @@
 #include "OrderUpdates.h"
 #include "Problem.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
@@ -93,6 +94,7 @@ public:
     }
     for (Operation *move : llvm::reverse(replaced))
       move->erase();
+    decodeEarly();
   }
 
 private:
@@ -169,7 +171,7 @@ private:
       auto isSent = [&](Value value) {
         Operation *source = value.getDefiningOp();
         return source && source->getBlock() == &block &&
-               sends(isa<CastOp>(source) ? source->getOperand(0).getDefiningOp() : source);
+               sends(isa<CastOp, DecodeSumOp>(source) ? source->getOperand(0).getDefiningOp() : source);
       };
       auto isEarlier = [&](Value value) {
         Operation *source = value.getDefiningOp();
@@ -177,9 +179,9 @@ private:
       };
       auto is = [&](auto what) { return llvm::any_of(op.getOperands(), what); };
       auto isNeither = [&](Value value) { return !isSent(value) && !isEarlier(value); };
-      // A cast of a reduced value moves if all of its readers have moved. An addition moves if it only adds a reduced
-      // value to an earlier sum.
-      bool isCast = isa<CastOp>(op) && is(isSent);
+      // A cast of a reduced value, or a sum of codes, moves if all of its readers have moved. An addition moves if it
+      // only adds a reduced value to an earlier sum.
+      bool isCast = isa<CastOp, DecodeSumOp>(op) && is(isSent);
       bool adds = isa<AddOp, FusionOp>(op) && is(isSent) && is(isEarlier) && !is(isNeither);
       bool isReadLater = llvm::all_of(op.getUsers(), [&](Operation *user) {
         if (user->getBlock() == &block && taskOf[user] == task)
@@ -278,6 +280,22 @@ private:
     return number(units, {"update", updateUnit});
   }
 
+  /// Returns true if `op` is an accumulation, or encodes a result of one.
+  static bool isOfAccumulate(Operation *op) {
+    if (auto encode = dyn_cast_or_null<EncodeAddendOp>(op))
+      op = encode.getX().getDefiningOp();
+    return isa_and_nonnull<AccumulateOp>(op);
+  }
+
+  /// Sums of codes are computed as soon as their addends have arrived, because the addends need more memory.
+  void decodeEarly() {
+    for (auto wait : llvm::to_vector(block.getOps<WaitOp>()))
+      for (Value result : llvm::reverse(wait.getResults()))
+        for (Operation *user : llvm::to_vector(result.getUsers()))
+          if (isa<DecodeSumOp>(user) && user->getBlock() == &block)
+            user->moveAfter(wait);
+  }
+
   /// Adds a move, with the positions at which it is ready, needed and last read.
   void addItem(MoveOpInterface move) {
     Operation *op = move, *source = op->getOperand(0).getDefiningOp();
@@ -308,7 +326,7 @@ private:
     });
     auto carry = dyn_cast<CarryOp>(op);
     bool isCarriedOut = carry && spaceOf(op->getResult(0)) != Space::Device;
-    item.mayWait = isReadAtEnd(op) || feedsMoves || isCarriedOut || isa_and_nonnull<AccumulateOp>(source);
+    item.mayWait = isReadAtEnd(op) || feedsMoves || isCarriedOut || isOfAccumulate(source);
     // Moves that wait until the end of a task share buckets only with moves of the same task.
     item.kind = number(kinds, {static_cast<int>(move.getMoveKind()), static_cast<int>(move.getReduction()),
                                element.getIntOrFloatBitWidth(), item.mayWait ? taskOf[op] : 0});
@@ -472,8 +490,15 @@ void nameMoves(AccumulateOp accumulate) {
   Operation *yield = accumulate.getBody().front().getTerminator();
   for (auto [value, result] : llvm::zip_equal(yield->getOperands(), accumulate.getResults()))
     for (Operation *user : result.getUsers())
-      if (isa<MoveOpInterface>(user) && sourceName(user) == sourceName(accumulate))
+      if (isa<MoveOpInterface, EncodeAddendOp>(user) && sourceName(user) == sourceName(accumulate)) {
         user->setLoc(value.getLoc());
+        if (isa<EncodeAddendOp>(user))
+          for (Operation *move : user->getUsers()) {
+            move->setLoc(value.getLoc());
+            for (Operation *decode : move->getUsers())
+              decode->setLoc(value.getLoc());
+          }
+      }
 }
 
 /// The pass pc-schedule. Each block is a separate problem, including the body of an accumulation.

@@ -216,7 +216,8 @@ private:
     Value sum;
     auto isSame = [&](ArrayAttr axes) { return axes && isSameOver(axes, op->getResult(0)); };
     if (ArrayAttr axes = isSame(window.axes) ? window.axes : window.with; window.n > 2 && isSame(axes))
-      sum = AllReduceOp::create(builder, op->getLoc(), partial, PartialKind::Sum, cloneFor(op, 0, partial, true), axes);
+      sum = AllReduceOp::create(builder, op->getLoc(), partial, PartialKind::Sum, cloneFor(op, 0, partial, true), axes,
+                                WireAttr());
     else
       for (int64_t t = 0; t < window.n; ++t) {
         Value part = cloneFor(op, t, partial, true);

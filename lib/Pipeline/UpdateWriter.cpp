@@ -276,7 +276,7 @@ private:
       Value own =
           parts.on[s] ? parts.on[s] : ConstantOp::create(builder, loc, type, builder.getF64FloatAttr(0)).getResult();
       Value addend = AddendOp::create(builder, loc, withEncoding(type, place), own, axes);
-      parts.on[s] = AllReduceOp::create(builder, loc, type, PartialKind::Sum, addend, axes);
+      parts.on[s] = AllReduceOp::create(builder, loc, type, PartialKind::Sum, addend, axes, WireAttr());
     }
     parts.isSum = false;
     parts.gradient = -1;

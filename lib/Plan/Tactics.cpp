@@ -63,15 +63,28 @@ Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &p
   return {};
 }
 
+/// The bits of the codes that --gradient-precision names; 0 if it names none.
+static int64_t bitsOf(StringRef precision) { return precision == "int8" ? 8 : precision == "int4" ? 4 : 0; }
+
+static Refused codeGradients(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  if (int64_t bits = bitsOf(flags.text("gradient-precision")))
+    plan.tactics.push_back(Tactic(row.pass).with("bits", std::to_string(bits)));
+  return {};
+}
+
 /// --precision and --gradient-precision share a tactic. It is added if at least one of them is not f32.
 static Refused mixedPrecision(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   Tactic tactic(row.pass);
   for (auto [flag, option] : {std::pair("precision", "compute"), std::pair("gradient-precision", "gradients")}) {
     std::string precision = flags.text(flag, "f32");
-    const bool canBeFp8 = option == StringRef("compute");
-    if (precision != "f32" && precision != "bf16" && !(canBeFp8 && precision == "fp8"))
+    const bool isCompute = option == StringRef("compute"), isGradients = option == StringRef("gradients");
+    if (isGradients && bitsOf(precision))
+      precision = "f32"; // addends are rounded by another tactic
+    if (precision != "f32" && precision != "bf16" && !(isCompute && precision == "fp8"))
       return usage("--" + Twine(flag) + "=" + precision + " is not a precision (f32, bf16" +
-                   (canBeFp8 ? ", fp8)" : ")"));
+                   (isCompute     ? ", fp8)"
+                    : isGradients ? ", int8, int4)"
+                                  : ")"));
     if (precision != "f32" || flags.text("gradient-precision") == "bf16")
       tactic = tactic.with(option, precision);
   }
@@ -384,7 +397,8 @@ static std::deque<TacticInfo> &table() {
              "operands of layers' products in 8 bits (default f32)"},
             {"fp8-gradients", "With --precision=fp8, gradients as operands: e4m3 or e5m2 (default e4m3)"},
             {"gradient-precision",
-             "Type in which ranks send gradients, and with one microbatch store them: f32 or bf16 (default f32)"},
+             "Type in which ranks send gradients: f32 (default), bf16 (also stores them, with one microbatch), "
+             "or int8 or int4, in codes with a scale per 256 elements (CPU)"},
             {"residual-precision",
              "With --precision=bf16 or fp8, type of the residual stream and its gradient: bf16 or f32 (default bf16)"}},
        .fromFlags = mixedPrecision},
@@ -467,6 +481,10 @@ static std::deque<TacticInfo> &table() {
              "or several with commas, each followed by :disk (default) or :host (CUDA); or auto, the "
              "cheapest of these that fit --memory-limit"}},
        .fromFlags = offload},
+      {.pass = CodeGradientsTactic::pass.str(), // of --gradient-precision
+       .phase = Phase::Placed,
+       .once = "gradients can be sent in one number of bits only; give '{0}' or '{1}'",
+       .fromFlags = codeGradients},
       {.pass = PipelineTactic::pass.str(),
        .phase = Phase::Staged,
        .flags = {{"pipeline",

@@ -1,7 +1,6 @@
 //===- Compute.cpp - Places of the results of ops that compute ------------------------------===//
 // Input: the places of an op's operands (Where.h) and its rule (Rules.cpp). Result: the places of its results, or the
-// reason why the op is wrong: dims with different places, incomplete sums, or offsets of another block. This file does
-// not deal with fingerprints; Values.cpp does.
+// reason why the op is wrong: dims with different places, incomplete sums, or offsets of another block.
 //===-----------------------------------------------------------------------------===//
 #include "Place.h"
 
@@ -129,8 +128,7 @@ bool Placer::agreesWithType(Value value, const Where &where, AxisSet stageAxis) 
   return refuse("has placement " + text(where) + ", but its type says " + type);
 }
 
-/// Handles moves, and the ops whose results do not follow from a factor rule: constants, seeds, offsets, counts and
-/// rounds. compute() handles all other ops by their factor rules.
+/// Handles moves and ops without a factor rule. compute() handles all other ops by their factor rules.
 std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> operands) {
   if (auto moved = dyn_cast<MoveOpInterface>(op)) {
     Placed placed;
@@ -170,6 +168,8 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
   }
   if (auto round = dyn_cast<RoundOfRowsOp>(op))
     return roundOf(round, *operands[0]);
+  if (isa<EncodeAddendOp, DecodeSumOp>(op))
+    return codes(op, *operands[0]);
   if (auto sum = dyn_cast<AddOp>(op); sum && operands[0]->note != operands[1]->note)
     return addRounds(sum, operands);
   return compute(op, operands);

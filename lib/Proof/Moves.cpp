@@ -85,14 +85,61 @@ bool Placer::insert(InsertOp insert, const Group &group, Where &y, const Where *
 
 /// Sets the axes, their sizes, the partner axes and the shift of a move.
 bool Placer::groupOf(MoveOpInterface move, Group &group) {
-  if (!axis.number(move.getMoveAxes(), group.axes) || !axis.number(move.getMoveWith(), group.partner) ||
-      move.getMoveAxes().empty())
+  if (!axis.number(move.getMoveWith(), group.partner))
+    return refuse("uses an axis that is not in the mesh");
+  group.shift = move.getMoveShift();
+  return groupOf(move.getMoveAxes(), group);
+}
+
+bool Placer::groupOf(ArrayRef<StringAttr> axes, Group &group) {
+  if (axes.empty() || !axis.number(axes, group.axes))
     return refuse("uses an axis that is not in the mesh");
   for (uint8_t number : group.axes)
     group.sizes.push_back(axis.size(number));
   group.n = axis.size(group.axes);
-  group.shift = move.getMoveShift();
   return true;
+}
+
+/// A reduction over the group removes the addends over exactly its axes.
+bool Placer::dropAddends(Where &y, const Group &group, Combine combine) {
+  const AxisSet own = setOf(group.axes);
+  AxisSet reduced = 0;
+  llvm::erase_if(y.parts, [&](const PartialSum &part) {
+    bool gone = !(part.axes & ~own) && part.in.size() == 1 && !part.inner;
+    reduced |= gone ? part.axes : 0;
+    return gone;
+  });
+  if (y.combine != combine || reduced != own)
+    return refuse("needs exactly one term per rank of a " + nameOf(combine) + " over " + text(group.plain()));
+  if (y.parts.empty())
+    y.combine = Combine::None;
+  return true;
+}
+
+/// The stack of the addends is split over the axes of the sum: each rank has its own addend. A rank that has all
+/// addends of its elements has their sum.
+std::optional<Placed> Placer::codes(Operation *op, const Where &x) {
+  Placed placed;
+  Where y = x;
+  if (auto encode = dyn_cast<EncodeAddendOp>(op)) {
+    Group group;
+    if ((x.note.kind != Note::None || x.root) && !refuse("encodes a value with missing parts"))
+      return std::nullopt;
+    if (!groupOf(axisList(encode.getAxes()), group) || !dropAddends(y, group, Combine::Sum))
+      return std::nullopt;
+    y.dims.insert(y.dims.begin(), Dim{false, group.plain()});
+    y.dims.emplace_back();
+  } else {
+    if (x.dims.size() != localShape(op->getResult(0)).size() + 2 || !x.dims.front().split.empty() ||
+        !x.dims.back().split.empty()) {
+      refuse("needs the addends of all ranks, but its operand has placement " + text(x));
+      return std::nullopt;
+    }
+    y.dims.erase(y.dims.begin());
+    y.dims.pop_back();
+  }
+  placed.results.push_back(std::move(y));
+  return placed;
 }
 
 /// A move among the ranks of `group`. It changes `y`, at first the place of the operand, to the place of the result.
@@ -121,20 +168,9 @@ struct Placer::GroupMove {
                                        ", although more than its dim differs between them");
   }
 
-  /// A reduction over the group removes the addends over exactly its axes.
   bool reduce() {
     Combine combine = move.getReduction() == PartialKind::Max ? Combine::Max : Combine::Sum;
-    AxisSet reduced = 0;
-    llvm::erase_if(y.parts, [&](const PartialSum &part) {
-      bool gone = !(part.axes & ~own) && part.in.size() == 1 && !part.inner;
-      reduced |= gone ? part.axes : 0;
-      return gone;
-    });
-    if (y.combine != combine || reduced != own)
-      return refuse("needs exactly one term per rank of a " + nameOf(combine) + " over " + groupText());
-    if (y.parts.empty())
-      y.combine = Combine::None;
-    return holdsNothingElse();
+    return placer.dropAddends(y, group, combine) && holdsNothingElse();
   }
 
   /// Mask and pad leave the value on one rank and zeros on the others. Which rank has the value is not recorded

@@ -77,9 +77,14 @@ public:
 private:
   /// Returns the place of a move's result.
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
+  /// Returns the place of the codes of an addend, or of the sum of addends from their codes.
+  std::optional<Placed> codes(mlir::Operation *op, const Where &x);
+  /// Removes from `y` the addends over exactly these axes. Returns false if `y` is not a sum of one addend per rank.
+  bool dropAddends(Where &y, const Group &group, Combine combine);
   struct GroupMove; // a rule per kind of move
   /// Sets `group` to the ranks among which `move` moves data. Returns false if the mesh lacks one of its axes.
   bool groupOf(MoveOpInterface move, Group &group);
+  bool groupOf(llvm::ArrayRef<mlir::StringAttr> axes, Group &group);
   bool insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed);
   bool permute(const Group &group, Where &y);
   /// Returns the places of other ops' results, by the rules of their dims. The checks below are for operands that are

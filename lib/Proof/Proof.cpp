@@ -79,6 +79,12 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
   Facts facts;
   Walk quick(state->shared, facts, &state->step);
   if (quick.run(module)) {
+    if (!state->phaseBefore.empty() && facts.rounded != state->before.rounded)
+      return module.emitError() << "phase '" << phase << "' rounds the addends of " << facts.rounded.size()
+                                << " sums to codes, and phase '" << state->phaseBefore << "' those of "
+                                << state->before.rounded.size()
+                                << "; a pass dropped, added or changed 'wire' of a move, so the plan would round other "
+                                   "sums than it says";
     state->before = std::move(facts);
     state->phaseBefore = phase.str();
     return success();

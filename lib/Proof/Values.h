@@ -36,6 +36,8 @@ struct Recipe {
     Linear,  ///< a map of operand `line`, which depends on all other operands
     Stack,   ///< the operands as entries of a stack of `line` entries
     Unstack, ///< entry `line` of a stack
+    Encode,  ///< operand 0 times a diagonal matrix that the code decides
+    Decode,  ///< operand 0 times the inverse of this matrix
     Function ///< a random function of all operands
   } kind = Function;
   unsigned line = 0, operands = 0; ///< `operands`: without the starts of blocks

@@ -223,6 +223,10 @@ bool Walk::compute(Stage &stage, Operation *op) {
       return refuse(op, "reads routed tokens of a different mask than its own", FaultKind::Value);
     rows = points[mask];
   }
+  auto encode = dyn_cast<EncodeAddendOp>(op);
+  if (WireAttr wire = encode ? encode.getWire() : move ? move.getMoveWire() : WireAttr())
+    if (AxisSet axes = axis.setOf(encode ? axisList(encode.getAxes()) : move.getMoveAxes()))
+      facts.rounded.insert({points[0].x, points[0].y, axes, wire.getBits()});
   bool runsOnce = op->getBlock() == &stage.step.getBody().front();
   // Ops in loops meet the same operands again and again, so the last memo of each op is tried before the search by
   // hash.

@@ -52,6 +52,8 @@ struct Facts {
   llvm::MapVector<LeafName, Point> updates;
   llvm::MapVector<mlir::StringAttr, llvm::SmallVector<Output, 1>> outputs;
   std::vector<uint64_t> states; ///< hashes of all values
+  /// Sums whose addends are rounded to codes: fingerprint, axes and bits. They are equal in all phases after the step.
+  std::set<std::tuple<uint64_t, uint64_t, AxisSet, int64_t>> rounded;
 };
 
 /// State that all phases share.

@@ -405,6 +405,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](SamplingThresholdOp) { return samplingThreshold(in); })
       .Case([&](DecodeOp op) { return decode(op, in); })
       .Case([&](EncodeOp op) { return encode(op, in, context.shapes[1]); })
+      .Case([&](EncodeAddendOp op) { return encodeAddend(op, in, context); })
+      .Case([&](DecodeSumOp op) { return decodeSum(op, in, context); })
       .Default([](Operation *other) -> FailureOr<Tensors> {
         return other->emitOpError() << "is not supported by the interpreter";
       });

@@ -15,6 +15,8 @@ class ColumnsOp;
 class EmbeddingGradOp;
 class EmbeddingOp;
 class DecodeOp;
+class DecodeSumOp;
+class EncodeAddendOp;
 class EncodeOp;
 class GumbelOp;
 using Tensors = llvm::SmallVector<Tensor, 3>;
@@ -120,6 +122,14 @@ Tensors samplingThreshold(Inputs in);
 Tensors decode(DecodeOp op, Inputs in);
 /// value -> codes, and scales of shape `ofScales`.
 Tensors encode(EncodeOp op, Inputs in, const Shape &ofScales);
+/// addend -> its bytes (pc.encode_addend).
+Tensors encodeAddend(EncodeAddendOp op, Inputs in, const EvaluateContext &context);
+/// bytes of addends -> their sum.
+Tensors decodeSum(DecodeSumOp op, Inputs in, const EvaluateContext &context);
+/// Returns an addend as its codes stand for it.
+Tensor roundAddend(const Tensor &x, WireAttr wire);
+/// Returns, for each element of an addend, the largest possible error of its codes.
+Tensor boundOfRounding(const Tensor &x, WireAttr wire);
 double activation(ActivationKind kind, double x);
 /// The derivative of `activation` at x.
 double activationSlope(ActivationKind kind, double x);

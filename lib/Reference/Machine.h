@@ -24,6 +24,7 @@ public:
   Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased, ArenaOp arena)
       : function(function), options(options), rounds(!options.exact && hasBf16(function->getParentOfType<ModuleOp>())),
         feeds(feeds), ranks(ranks), erased(erased), store(ranks.count(), arena) {
+    this->ranks.exact = options.exact;
     function.walk([&](Operation *op) { leaves.add(op); });
   }
 
@@ -80,6 +81,11 @@ private:
   LogicalResult setAll(ValueRange values, MutableArrayRef<RankTensors> tensors);
   /// Compares `value`, assembled from the ranks, with the trace of one device.
   LogicalResult check(Operation *op, Value value);
+  /// Whether `value` depends on a sum whose addends were rounded to codes. Then it is not compared with the trace.
+  bool isLossy(Operation *op, Value value);
+  /// Compares a sum of codes, assembled from the ranks, with the sum on one device: the difference of each element is
+  /// at most the sum of the bounds of its addends.
+  LogicalResult checkSumOfCodes(MoveOpInterface move, const Tensor &whole, const Tensor &found);
   /// Adds a value, assembled and without padding, to the results.
   LogicalResult collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
                         const Shape *valid);
@@ -97,6 +103,8 @@ private:
   bool erased;
   bool inFusion = false; ///< in a fusion, values are neither rounded nor stored
   Store store;
+  std::vector<std::vector<double>> unrounded; ///< in exact arithmetic, blocks of addends that codes stand for
+  llvm::DenseSet<Value> lossy;                ///< values that depend on sums of codes
   llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< for each start, the results of its moves
   SmallVector<UpdateOp> updates;                                  ///< finish() reads their leaves
   Results results;

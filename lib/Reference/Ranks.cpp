@@ -3,6 +3,7 @@
 // the global tensor from the blocks (assemble). Copies that should be equal are compared. Undefined values are NaN.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Ranks.h"
+#include "Evaluators.h"
 
 #include <cmath>
 
@@ -123,6 +124,12 @@ static Tensor block(const Tensor &x, int64_t d, int64_t i, int64_t n) {
 
 /// Computes each rank's result from the operands of its group, by the kind of move.
 RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<Tensor> base) const {
+  RankTensors rounded;
+  if (WireAttr wire = exact ? WireAttr() : move.getMoveWire()) {
+    for (const Tensor &part : parts)
+      rounded.push_back(roundAddend(part, wire));
+    parts = rounded;
+  }
   SmallVector<StringAttr> axes = move.getMoveAxes();
   SmallVector<StringAttr> with = move.getMoveWith();
   int64_t dim = move.getMoveDim(), n = count(axes), shift = move.getMoveShift();

@@ -16,7 +16,7 @@ using namespace pc;
 static SmallVector<StringAttr> jointAxes(MoveOpInterface first, MoveOpInterface second, MeshAttr mesh) {
   MoveKind kind = first.getMoveKind();
   if (kind != second.getMoveKind() || first.getMoveDim() != second.getMoveDim() ||
-      first.getReduction() != second.getReduction())
+      first.getReduction() != second.getReduction() || first.getMoveWire() != second.getMoveWire())
     return {};
   SmallVector<StringAttr> a = first.getMoveAxes(), b = second.getMoveAxes();
   // An all_to_all removes axes from one dim and adds them to the other one in opposite orders.

@@ -1,5 +1,5 @@
 //===- VerifyPlaced.cpp - Constraints of the placed phase beyond single ops -----------===//
-// The constraints (V1) to (V6) are listed in Passes.td.
+// The constraints (V1) to (V7) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYPLACED
 #include "pc/Shard/Passes.h"
@@ -27,6 +27,8 @@ StringAttr unknownAxis(PlaceAttr place, MeshAttr mesh) {
 
 /// The pass pc-verify-placed. It reports all violations, not only the first one.
 struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
+  using VerifyPlacedBase::VerifyPlacedBase;
+
   /// Checks that every value is placed on axes of the mesh, and that leaves and sinks agree. (V1) and (V2) are the
   /// rules in the pass's description.
   void runOnOperation() override {
@@ -64,8 +66,11 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       signalPassFailure();
   }
 
-  /// Checks (V3) to (V6): the values that enter a step and the values that leave it.
+  /// Checks (V3) to (V6), the values that enter a step and the values that leave it, and (V7).
   LogicalResult checkLeafOrSink(Operation *op, const LeavesByName &leaves) {
+    if (auto move = dyn_cast<MoveOpInterface>(op); move && move.getMoveWire() && lossless)
+      return op->emitError() << "'" << sourceName(op) << "' is added in codes of " << move.getMoveWire().getBits()
+                             << " bits, which round it (V7)";
     if (isa<ParameterOp, StateOp, InputOp, ConstantOp>(op))
       if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
         return op->emitError() << "an input, parameter or state must not be partial, but '" << sourceName(op) << "' is "

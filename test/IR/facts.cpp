@@ -71,11 +71,11 @@ const llvm::StringSet<> special = {"iota",
                                    "clip_coefficient",
                                    "encode",
                                    "decode"};
-/// Ops without factors: structure, leaves and sinks, and ops of stages and streams.
-const llvm::StringSet<> structural = {"mesh",   "optimizer", "program",   "plan",         "arena", "accumulate",
-                                      "fusion", "yield",     "parameter", "state",        "input", "seed",
-                                      "update", "constant",  "task",      "block_offset", "call",  "output",
-                                      "send",   "start",     "receive",   "addend",       "wait",  "microbatch"};
+/// Ops without factors: structure, leaves and sinks, ops of stages and streams, and codes of addends.
+const llvm::StringSet<> structural = {
+    "mesh",  "optimizer", "program", "plan",   "arena",    "accumulate", "fusion",        "yield",     "parameter",
+    "state", "input",     "seed",    "update", "constant", "task",       "block_offset",  "call",      "output",
+    "send",  "start",     "receive", "addend", "wait",     "microbatch", "encode_addend", "decode_sum"};
 /// Pointwise ops of the backward pass, which nothing differentiates.
 const llvm::StringSet<> backwardOnly = {"activation_grad", "clamp_grad"};
 /// Pointwise ops whose result is constant in some places, if an operand changes a little.

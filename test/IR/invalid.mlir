@@ -1458,6 +1458,60 @@ func.func @halfBlocks(%x: tensor<8x6xf32, #pc.place<[dp, _]>>) {
 
 // -----
 
+// A sum in codes.
+pc.mesh <dp = 2>
+func.func @codesOfBlocks(%x: tensor<32x24xf32, #pc.place<[_, _] sum(dp)>>) {
+  // expected-error @+1 {{cannot send codes of 'tensor<32x24xf32, #pc.place<[_, _] sum(dp)>>', because blocks of [16, 16] do not divide the part of a rank (C4)}}
+  %y = pc.all_reduce sum %x on ["dp"] wire <int8, [16, 16]> : (tensor<32x24xf32, #pc.place<[_, _] sum(dp)>>) -> tensor<32x24xf32, #pc.place<[_, _]>>
+  return
+}
+
+// -----
+
+pc.mesh <dp = 4>
+func.func @codesOfHalfBlocks(%x: tensor<32x64xf32, #pc.place<[_, _] sum(dp)>>) {
+  // expected-error @+1 {{because blocks of [16, 16] do not divide the part of a rank (C4)}}
+  %y = pc.reduce_scatter sum %x dim 0 on ["dp"] wire <int8, [16, 16]> : (tensor<32x64xf32, #pc.place<[_, _] sum(dp)>>) -> tensor<32x64xf32, #pc.place<[dp, _]>>
+  return
+}
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @codesOfMaxima(%x: tensor<32x64xf32, #pc.place<[_, _] max(dp)>>) {
+  // expected-error @+1 {{can send addends as codes only for a sum of f32, but adds}}
+  %y = pc.all_reduce max %x on ["dp"] wire <int8, [16, 16]> : (tensor<32x64xf32, #pc.place<[_, _] max(dp)>>) -> tensor<32x64xf32, #pc.place<[_, _]>>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{codes must have 8 or 4 bits and blocks of 256 elements, got 2 bits and blocks of 256 (C1)}}
+func.func private @bits() attributes {wire = #pc.wire<int2, [16, 16]>}
+
+// -----
+
+// expected-error @+1 {{got 8 bits and blocks of 128 (C1)}}
+func.func private @block() attributes {wire = #pc.wire<int8, [8, 16]>}
+
+// -----
+
+func.func @tooFewBytes(%x: tensor<32x64xf32>) {
+  // expected-error @+1 {{has codes 'tensor<1x2x4x260xi8>', which are not int4 codes of one addend of type 'tensor<32x64xf32>' (C1)}}
+  %c = pc.encode_addend %x <int4, [16, 16]> on ["dp"] : tensor<32x64xf32> -> tensor<1x2x4x260xi8>
+  return
+}
+
+// -----
+
+func.func @addendsOfAnotherShape(%c: tensor<2x2x4x260xi8>) {
+  // expected-error @+1 {{which are not int8 codes of addends of type 'tensor<64x64xf32>' (C1)}}
+  %x = pc.decode_sum %c <int8, [16, 16]> : tensor<2x2x4x260xi8> -> tensor<64x64xf32>
+  return
+}
+
+// -----
+
 func.func @addCodes(%c: tensor<4x6xi8>) {
   // expected-error @+1 {{operand 0 must be f32 or bf16, got 'tensor<4x6xi8>' (T1)}}
   %x = pc.add %c, %c : (tensor<4x6xi8>, tensor<4x6xi8>) -> tensor<4x6xi8>

@@ -139,6 +139,16 @@ func.func @blocks(%x: tensor<4x6xf32>, %p: tensor<4x6xf32, #pc.place<[dp, _]>>) 
   return
 }
 
+func.func @addends(%g: tensor<32x256xf32>, %p: tensor<32x256xf32, #pc.place<[_, _] sum(dp)>>) {
+  %c = pc.encode_addend %g <int8, [16, 16]> on ["dp"] : tensor<32x256xf32> -> tensor<1x2x16x260xi8>
+  %s = pc.decode_sum %c <int8, [16, 16]> : tensor<1x2x16x260xi8> -> tensor<32x256xf32>
+  %c4 = pc.encode_addend %g <int4, [1, 256]> on ["dp"] : tensor<32x256xf32> -> tensor<1x32x1x132xi8>
+  %s4 = pc.decode_sum %c4 <int4, [1, 256]> : tensor<1x32x1x132xi8> -> tensor<32x256xf32>
+  %whole = pc.all_reduce sum %p on ["dp"] wire <int4, [16, 16]> : (tensor<32x256xf32, #pc.place<[_, _] sum(dp)>>) -> tensor<32x256xf32, #pc.place<[_, _]>>
+  %block = pc.reduce_scatter sum %p dim 0 on ["dp"] wire <int8, [1, 256]> : (tensor<32x256xf32, #pc.place<[_, _] sum(dp)>>) -> tensor<32x256xf32, #pc.place<[dp, _]>>
+  return
+}
+
 func.func @localMoves(%x: tensor<4x6xf32>) {
   %0 = pc.all_reduce sum %x on ["dp", "tp"] : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %1 = pc.reduce_scatter max %0 dim 1 on ["tp"] : (tensor<4x6xf32>) -> tensor<4x3xf32>

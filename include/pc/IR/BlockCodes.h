@@ -13,8 +13,24 @@ namespace pc {
 /// Returns the size of a block in each dim: the value's size divided by the number of scales. Returns std::nullopt if a
 /// division has a remainder.
 std::optional<llvm::SmallVector<int64_t>> blockOf(llvm::ArrayRef<int64_t> value, llvm::ArrayRef<int64_t> scales);
-/// The shape of the scales of a value, whose blocks have these sizes.
+/// Parameters of tensors with fewer elements have no codes, as in bitsandbytes.
+inline constexpr int64_t fewestForCodes = 4096;
+/// Returns the sizes of the blocks of a value of this shape that `fits` accepts: a square in its last dim and in the
+/// longest other one, or else a part of a row. Their sizes divide those of the value. Returns std::nullopt if there are
+/// none. Blocks do not depend on the plan, so every plan rounds the same elements together.
+std::optional<llvm::SmallVector<int64_t>> chooseBlock(
+    llvm::ArrayRef<int64_t> shape,
+    llvm::function_ref<bool(llvm::ArrayRef<int64_t>)> fits = [](llvm::ArrayRef<int64_t>) { return true; });
+/// Returns the shape of the scales of a value whose blocks have these sizes.
 llvm::SmallVector<int64_t> shapeOfScales(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> block);
+/// Whether a rank's part of a value of this type consists of whole blocks of these sizes.
+bool hasWholeBlocks(mlir::RankedTensorType type, llvm::ArrayRef<int64_t> block, MeshAttr mesh);
+/// Returns the type of a stack of this number of addends of a local value of this shape, as codes
+/// (`pc.encode_addend`).
+mlir::RankedTensorType typeOfAddends(int64_t addends, llvm::ArrayRef<int64_t> shape, WireAttr wire);
+/// Returns how the addend that `pc.encode_addend` made of `codes` is sent, also for the argument of a `pc.start`; null
+/// for other values.
+WireAttr wireOf(mlir::Value codes);
 /// AdamW with both states in codes, as one kernel. The kernel decodes a block of both states, updates the parameter,
 /// and encodes the states again.
 struct CodedAdamW {

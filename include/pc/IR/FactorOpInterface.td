@@ -102,6 +102,8 @@ def MoveOpInterface : OpInterface<"MoveOpInterface"> {
     InterfaceMethod<"For these moves: more axes, or none. With coordinate j on them, coordinate i has the block of coordinate (shift - i - j) mod n.",
                     "::llvm::SmallVector<::mlir::StringAttr>", "getMoveWith", (ins), /*methodBody=*/"",
                     /*defaultImplementation=*/"return {};">,
+    InterfaceMethod<"How addends are sent if they are rounded to codes; otherwise null.", "::pc::WireAttr", "getMoveWire", (ins),
+                    /*methodBody=*/"", /*defaultImplementation=*/"return {};">,
   ];
   let verify = "return ::pc::detail::verifyMoveOp($_op);";
 }

@@ -237,6 +237,28 @@ def PC_PartAttr : PC_Attr<"Part", "part"> {
   let assemblyFormat = "`<` $name `,` `key` `=` $key `,` `size` `=` $size `,` `source` `=` $source `>`";
 }
 
+def PC_WireAttr : PC_Attr<"Wire", "wire"> {
+  let summary = "How the addends of a sum are sent: `#pc.wire<int8, [16, 16]>` has codes of 8 bits, with a scale per block of 16 x 16 elements";
+  let description = [{
+    The value is divided into blocks of these sizes, counted from its first element. The scale of a block, an f32, is its
+    largest magnitude divided by 127 (int4: 7). Each element is sent as the integer that is nearest to element / scale,
+    which is at most 1/254 (int4: 1/14) of the block's largest magnitude away.
+
+    Constraint (C1): there are 8 or 4 bits, and a block has 256 elements.
+  }];
+  let parameters = (ins "int64_t":$bits, ArrayRefParameter<"int64_t">:$block);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The bytes of a block: its codes, and then its scale.
+    int64_t blockBytes() const;
+    /// The largest code.
+    int64_t largestCode() const { return (int64_t(1) << (getBits() - 1)) - 1; }
+    /// "int8" or "int4".
+    std::string text() const { return "int" + std::to_string(getBits()); }
+  }];
+}
+
 def PC_RowsAttr : PC_Attr<"Rows", "rows", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
   let summary = "A value that is stored by rows: `#pc.rows<32 of 3>` stores at most 32 of the entries of the first 3 dims";
   let description = [{

@@ -1,5 +1,5 @@
 //===- PCBlockCodes.td - Values as codes of 8 bits with a scale per block ---------------------===//
-// pc-quantize-states, pc-quantize-weights and pc-mixed-precision write these ops. Few parts of the compiler need to know them, so their
+// pc-quantize-states, pc-quantize-weights, pc-mixed-precision and pc-localize write these ops. Few parts of the compiler need to know them, so their
 // classes are in a separate header (pc/IR/BlockCodes.h).
 //===-----------------------------------------------------------------------------------------===//
 #ifndef PC_IR_PCBLOCKCODES_TD
@@ -58,6 +58,41 @@ def PC_DecodeOp : PC_BlockCoding<"decode"> {
   let arguments = (ins AnyRankedTensor:$codes, AnyRankedTensor:$scales, UnitAttr:$is_unsigned, UnitAttr:$is_linear, UnitAttr:$is_float8);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "(`linear` $is_linear^) : ((`float8` $is_float8^) : (`dynamic`)?)? (`unsigned` $is_unsigned^)? $codes `,` $scales attr-dict `:` functional-type(operands, $result)";
+}
+
+class PC_AddendCoding<string name> : Op<PC_Dialect, name, [Pure]> {
+  let hasVerifier = 1;
+}
+
+def PC_EncodeAddendOp : PC_AddendCoding<"encode_addend"> {
+  let summary = "Rounds this rank's addend of a sum to codes, which are sent instead of the addend";
+  let description = [{
+    The op exists in local programs only. With `pc.decode_sum` and a move between them, it is a sum with `wire`
+    (`pc.all_reduce`) over `axes`. The result is a stack of the addends of all ranks, of which each rank has its own one,
+    so its first dim has size 1. The other dims are the numbers of blocks along each dim of `x`, and the bytes of a block.
+    These are its codes, in the order of its elements, and then its scale. With 4 bits, the codes a of an element in the
+    first half of the block and b of the same element in the second half share the byte 16 b + a.
+
+    Constraint (C1): the result has type i8 and this shape.
+
+    Example: `%c = pc.encode_addend %g <int8, [16, 16]> on ["dp"] : tensor<64x256xf32> -> tensor<1x4x16x260xi8>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, PC_WireAttr:$wire, StrArrayAttr:$axes);
+  let results = (outs AnyRankedTensor:$codes);
+  let assemblyFormat = "$x $wire `on` $axes attr-dict `:` type($x) `->` type($codes)";
+}
+
+def PC_DecodeSumOp : PC_AddendCoding<"decode_sum"> {
+  let summary = "Adds the numbers that the codes of all addends stand for, in the order of coordinates";
+  let description = [{
+    Constraint (C1): `codes` has type i8 and is a stack of one or more addends of the result's shape, as
+    `pc.encode_addend` describes.
+
+    Example: `%s = pc.decode_sum %c <int8, [16, 16]> : tensor<2x4x16x260xi8> -> tensor<64x256xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$codes, PC_WireAttr:$wire);
+  let results = (outs AnyRankedTensor:$sum);
+  let assemblyFormat = "$codes $wire attr-dict `:` type($codes) `->` type($sum)";
 }
 
 #endif

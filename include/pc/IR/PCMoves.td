@@ -25,21 +25,39 @@ class PC_WholeMove<string kind, string name> : PC_Move<kind, name> {
   let assemblyFormat = "$x `on` $axes attr-dict `:` functional-type($x, $result)";
 }
 
-def PC_AllReduceOp : PC_Move<"AllReduce", "all_reduce"> {
+defvar moveWire = "::pc::WireAttr getMoveWire() { return getWireAttr(); }\n";
+
+def PC_AllReduceOp : PC_Move<"AllReduce", "all_reduce", "-1", moveWire> {
   let summary = "Reduces a partial value, so that all ranks have the whole value";
   let description = [{
     Constraints: (C1) `x` is partial on every axis of `axes`, and the result on none of them; (C2) operand and result
     have otherwise the same placement; (C3) in local programs both types are equal, except for homes.
 
     Example: `%y = pc.all_reduce sum %p on ["tp"] : (tensor<8x64xf32, #pc.place<[dp, _] sum(tp)>>) -> tensor<8x64xf32, #pc.place<[dp, _]>>`
+
+    With `wire`, each rank rounds its addend to codes, and all ranks add the numbers that the codes of all addends stand
+    for, in f32 and in the order of coordinates. So a sum of n addends is rounded once per addend. Each element of the
+    result differs from the exact sum by at most the sum, over the addends, of 1/254 (int4: 1/14) of the largest
+    magnitude in the element's block. `pc-localize` writes such a move as `pc.encode_addend`, a move of codes, and
+    `pc.decode_sum`.
+
+    Constraint (C4): with `wire`, the reduction is a sum of f32, and the part of a rank, before and after the move,
+    consists of whole blocks.
+
+    Example: `%y = pc.all_reduce sum %p on ["dp"] wire <int8, [16, 16]> : (tensor<32x64xf32, #pc.place<[_, _] sum(dp)>>) -> tensor<32x64xf32, #pc.place<[_, _]>>`
   }];
-  let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes);
-  let assemblyFormat = "$reduction $x `on` $axes attr-dict `:` functional-type($x, $result)";
+  let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes, OptionalAttr<PC_WireAttr>:$wire);
+  let assemblyFormat = "$reduction $x `on` $axes (`wire` $wire^)? attr-dict `:` functional-type($x, $result)";
 }
-def PC_ReduceScatterOp : PC_Move<"ReduceScatter", "reduce_scatter", "getDim()"> {
+def PC_ReduceScatterOp : PC_Move<"ReduceScatter", "reduce_scatter", "getDim()", moveWire> {
   let summary = "Reduces a partial value and splits the result: `axes` are added at the minor end of dim";
-  let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes);
-  let assemblyFormat = "$reduction $x `dim` $dim `on` $axes attr-dict `:` functional-type($x, $result)";
+  let description = [{
+    `wire` is the same as in `pc.all_reduce`.
+
+    Example: `%y = pc.reduce_scatter sum %p dim 0 on ["dp"] wire <int8, [16, 16]> : (tensor<32x64xf32, #pc.place<[_, _] sum(dp)>>) -> tensor<32x64xf32, #pc.place<[dp, _]>>`
+  }];
+  let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes, OptionalAttr<PC_WireAttr>:$wire);
+  let assemblyFormat = "$reduction $x `dim` $dim `on` $axes (`wire` $wire^)? attr-dict `:` functional-type($x, $result)";
 }
 def PC_AllGatherOp : PC_DimMove<"AllGather", "all_gather"> {
   let summary = "Gathers a split value, so that all ranks have the whole value: `axes` are removed from the minor end of dim";

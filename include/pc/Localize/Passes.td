@@ -15,6 +15,7 @@ def Localize : Pass<"pc-localize", "mlir::ModuleOp"> {
     * An op that depends on global indices of a split dim (embedding and its gradient, pick, cross_entropy_grad, mask_padding, iota) gets
       an `offset`. Equal offsets share one `pc.block_offset`, at the top of the function.
     * Moves over one rank are removed.
+    * A sum with `wire` becomes `pc.encode_addend`, an all_gather or all_to_all of codes, and `pc.decode_sum` before its first reader.
 
     ```mlir
     // pc-opt --pc-localize
@@ -52,7 +53,8 @@ def VerifyLocal : Pass<"pc-verify-local", "mlir::ModuleOp"> {
     * (L2) leaves and outputs have `global` and `layout`, and `global` divided by the axes of `layout` is the local shape;
     * (L3) axes of moves and offsets are in the mesh;
     * (L4) an update has the type of its leaf, and a leaf has at most one update;
-    * (L5) there is no `pc.cross_entropy`.
+    * (L5) there is no `pc.cross_entropy`;
+    * (L6) no move has `wire`.
 
     The verifier of every op checks the shapes that share a factor.
 

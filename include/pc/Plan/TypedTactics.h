@@ -99,6 +99,12 @@ struct OffloadTactic : TacticView {
   bool isAuto() const { return what() == "auto"; }
 };
 
+struct CodeGradientsTactic : TacticView {
+  static constexpr llvm::StringLiteral pass = "pc-code-gradients";
+  using TacticView::TacticView;
+  int64_t bits() const { return tactic->number("bits").value_or(8); }
+};
+
 struct PipelineTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-pipeline-parallel";
   using TacticView::TacticView;

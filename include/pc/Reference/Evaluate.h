@@ -22,6 +22,8 @@ struct EvaluateContext {
   /// Whether values of type bf16 are rounded. Attention in bf16 then also rounds the weights and the gradients of
   /// scores before it multiplies them.
   bool rounds = false;
+  /// In exact arithmetic, the blocks of all addends that were encoded so far, without rounding; otherwise null.
+  std::vector<std::vector<double>> *unrounded = nullptr;
 };
 
 /// Returns the results of `op` on one rank, or failure after an error at the op. `op` must not be a leaf or a move, and

@@ -44,6 +44,8 @@ public:
   /// if there are any.
   RankTensors apply(MoveOpInterface move, llvm::ArrayRef<Tensor> parts, llvm::ArrayRef<Tensor> base = {}) const;
 
+  bool exact = false; ///< addends that are sent as codes are not rounded
+
 private:
   MeshAttr mesh;
 };

@@ -93,7 +93,8 @@ def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
     * (V3) leaves are never partial;
     * (V4) every update has the placement of the leaf that it replaces, and that leaf exists; no cache is moved between ranks;
     * (V5) outputs are whole or split;
-    * (V6) no axis splits the dim "code" of a parameter, whose codes share a scale and bytes.
+    * (V6) no axis splits the dim "code" of a parameter, whose codes share a scale and bytes;
+    * (V7) with `lossless`, no move has `wire`.
 
     ```mlir
     // pc-opt --pc-verify-placed
@@ -105,6 +106,9 @@ def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
     // error: 'input' is not placed: 'tensor<4xi32>' (V2)
     ```
   }];
+  let options = [
+    Option<"lossless", "lossless", "bool", "false", "Refuse moves that round the addends of a sum">,
+  ];
 }
 
 def FuseMoves : Pass<"pc-fuse-moves", "mlir::ModuleOp"> {

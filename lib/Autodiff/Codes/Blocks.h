@@ -4,12 +4,9 @@
 #ifndef PC_LIB_AUTODIFF_CODES_BLOCKS_H
 #define PC_LIB_AUTODIFF_CODES_BLOCKS_H
 
-#include "pc/IR/PC.h"
+#include "pc/IR/BlockCodes.h"
 
 namespace pc {
-
-/// Parameters of tensors with fewer elements have no codes, as in bitsandbytes.
-inline constexpr int64_t fewestForCodes = 4096;
 
 /// The sizes of the blocks of a parameter: a square in its last dim and in one other, or a part of a row. Nothing for
 /// tables that an embedding reads, vectors, small parameters, and parameters whose dims blocks do not divide.

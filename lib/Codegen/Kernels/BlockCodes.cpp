@@ -72,6 +72,16 @@ Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales
   vectorWidth = vectorWidth == 1 ? 0 : vectorWidth;
 }
 
+Blocks Blocks::firstHalves(int64_t &other) const {
+  Blocks halves = *this;
+  const size_t dim = llvm::find_if(sides, [](int64_t side) { return side > 1; }) - sides.begin();
+  halves.sides[dim] /= 2;
+  halves.numElements /= 2;
+  halves.vectorWidth = std::gcd(vectorWidth, halves.sides.back());
+  other = halves.sides[dim] * strides[dim];
+  return halves;
+}
+
 void Blocks::each(llvm::function_ref<void(Num, Num)> body) const {
   auto first = [&](Num block) {
     Num at = e.integer(0);
@@ -135,9 +145,9 @@ namespace {
 /// need the largest magnitude, and 1 if an element is not finite.
 class Scale {
 public:
-  Scale(Kernel &kernel, const Blocks &blocks, const BlockCode &code)
+  Scale(Kernel &kernel, const Blocks &blocks, const BlockCode &code, int64_t largestCode = PCRT_LARGEST_LINEAR)
       : kernel(kernel), e(kernel.e), width(blocks.width()), together(blocks.together()), float8(code.float8),
-        isDynamic(!code.isLinear && !code.float8) {}
+        isDynamic(!code.isLinear && !code.float8), largestCode(largestCode) {}
 
   Blocks::Carried none() const {
     Num least = e.real(isDynamic ? -infinity : 0);
@@ -164,7 +174,7 @@ public:
     Num isSmall = (isDynamic ? e.max(high, low) : high) < e.real(PCRT_LEAST_SCALE);
     Num scale = isDynamic ? e.select(high < low, 0.0 - low, high)
                 : float8  ? float8Scale(high, float8)
-                          : high / e.real(PCRT_LARGEST_LINEAR);
+                          : high / e.real(static_cast<double>(largestCode));
     Num stored = e.select(isSmall, e.real(0), scale);
     if (!isDynamic)
       stored = e.select(low < e.real(1), stored, e.real(std::numeric_limits<float>::quiet_NaN()));
@@ -180,8 +190,38 @@ private:
   const int64_t width, together;
   const Type float8;
   const bool isDynamic;
+  const int64_t largestCode;
+};
+
+/// The bytes of a block of an addend: its codes, and then its scale.
+struct AddendBlock {
+  Ptr codes, scale;
+
+  AddendBlock(Ptr addends, Num block, WireAttr wire)
+      : codes(addends + block * wire.blockBytes()),
+        scale((codes + addends.e->integer(wire.blockBytes() - static_cast<int64_t>(sizeof(float))))
+                  .as(addends.e->b.getF32Type())) {}
 };
 } // namespace
+
+/// Rounds towards zero.
+static Num truncate(Num x) {
+  Emitter &e = *x.e;
+  Type i32 = e.b.getI32Type(), type = x.width() ? Type(VectorType::get(x.width(), i32)) : i32;
+  return e.toReal(e.wrap(arith::FPToSIOp::create(e.b, e.loc, type, x.v)));
+}
+/// The two codes of 4 bits, from -7 to 7, in each byte.
+static std::pair<Num, Num> codesOf(Num bytes) {
+  Num high = truncate(bytes.e->select(bytes < bytes.e->real(0), bytes / 16.0 - 0.5, bytes / 16.0 + 0.5));
+  return {bytes - high * 16.0, high};
+}
+/// `sum` + `code` * `scale`, rounded after each operation, so that all kernels give the same bits.
+static Num addExactly(Num sum, Num code, Num scale) {
+  Emitter &e = *code.e;
+  scale = code.width() ? e.splat(scale, code.width()) : scale;
+  Value product = arith::MulFOp::create(e.b, e.loc, code.v, scale.v);
+  return e.wrap(sum.v ? arith::AddFOp::create(e.b, e.loc, sum.v, product).getResult() : product);
+}
 
 template <typename Op> static BlockCode codeOf(Op op, Kernel &kernel) {
   Type float8 = op.getIsFloat8() ? getElementTypeOrSelf(op.getCodes()) : Type();
@@ -217,6 +257,69 @@ LogicalResult pc::kernels::emit(EncodeOp op, Kernel &kernel) {
     blocks.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
       Num element = x.load(i, blocks.width());
       kernel.results[0].store(code.encode(code.float8 ? element * divisor : element / divisor), i);
+      return Blocks::Carried();
+    });
+  });
+  return success();
+}
+
+LogicalResult pc::kernels::emit(EncodeAddendOp op, Kernel &kernel) {
+  WireAttr wire = op.getWire();
+  Emitter &e = kernel.e;
+  Blocks blocks(kernel, shapeOf(op.getX()), shapeOf(op.getCodes()).drop_front().drop_back());
+  BlockCode code(e, /*isUnsigned=*/false, /*isLinear=*/true);
+  kernel.kind = "elementwise";
+  Scale scale(kernel, blocks, code, wire.largestCode());
+  Ptr x = kernel.operands[0];
+  int64_t other = 0;
+  Blocks halves = blocks.firstHalves(other);
+  blocks.each([&](Num block, Num first) {
+    auto ends = blocks.elements(first, scale.none(), [&](Num i, Num, const Blocks::Carried &ends) {
+      return scale.with(x.load(i, blocks.width()), ends);
+    });
+    AddendBlock own(kernel.results[0], block, wire);
+    Num divisor = scale.store(ends, own.scale, e.integer(0));
+    auto encode = [&](Num i, const Blocks &of) { return code.encode(x.load(i, of.width()) / divisor); };
+    if (wire.getBits() == 8)
+      blocks.elements(first, {}, [&](Num i, Num inBlock, const Blocks::Carried &) {
+        own.codes.store(encode(i, blocks), inBlock);
+        return Blocks::Carried();
+      });
+    else
+      halves.elements(first, {}, [&](Num i, Num inBlock, const Blocks::Carried &) {
+        own.codes.store(truncate(encode(i + other, halves)) * 16.0 + truncate(encode(i, halves)), inBlock);
+        return Blocks::Carried();
+      });
+  });
+  return success();
+}
+
+LogicalResult pc::kernels::emit(DecodeSumOp op, Kernel &kernel) {
+  WireAttr wire = op.getWire();
+  Emitter &e = kernel.e;
+  ArrayRef<int64_t> codes = shapeOf(op.getCodes());
+  Blocks blocks(kernel, shapeOf(op.getSum()), codes.drop_front().drop_back());
+  kernel.kind = "elementwise";
+  const int64_t numBlocks = ShapedType::getNumElements(codes.drop_front().drop_back());
+  Ptr sum = kernel.results[0];
+  int64_t other = 0;
+  Blocks halves = blocks.firstHalves(other);
+  const bool isPair = wire.getBits() == 4;
+  const Blocks &parts = isPair ? halves : blocks;
+  blocks.each([&](Num block, Num first) {
+    parts.elements(first, {}, [&](Num i, Num inBlock, const Blocks::Carried &) {
+      auto add = [&](Num addend, const Blocks::Carried &before) {
+        AddendBlock own(kernel.operands[0], addend * numBlocks + block, wire);
+        Num bytes = own.codes.load(inBlock, parts.width()), scale = own.scale.load(e.integer(0));
+        auto [low, high] = isPair ? codesOf(bytes) : std::pair(bytes, Num());
+        Blocks::Carried sums{addExactly(before.empty() ? Num() : before[0], low, scale)};
+        if (isPair)
+          sums.push_back(addExactly(before.empty() ? Num() : before[1], high, scale));
+        return sums;
+      };
+      Blocks::Carried sums = e.loop(e.integer(1), e.integer(codes[0]), 1, add(e.integer(0), {}), add);
+      for (auto [half, value] : llvm::enumerate(sums))
+        sum.store(value, i + static_cast<int64_t>(half) * other);
       return Blocks::Carried();
     });
   });

@@ -54,6 +54,9 @@ public:
   int64_t together() const { return isAcross ? vectorWidth : 0; }
   /// The number of elements of a block.
   int64_t size() const { return numElements; }
+  /// Returns the first halves of the blocks, for `elements`. `other` is set to the distance from an element to the same
+  /// element of the second half.
+  Blocks firstHalves(int64_t &other) const;
 
 private:
   Carried along(size_t dim, Num at, Num inBlock, const Carried &init, Body body) const;

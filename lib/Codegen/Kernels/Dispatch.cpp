@@ -124,15 +124,14 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
             EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp, RopeOp, TopKOp, TopGroupsOp, AdmitOp, RoundOfRowsOp,
             ColumnsOp, StackOp, UnstackOp, ReshapeOp, RecurrenceOp, RecurrenceGradOp, SplitQkvOp, JoinQkvOp, ResizeOp,
-            CacheWriteOp, CachedAttentionOp, GumbelOp, SamplingThresholdOp, EncodeOp, DecodeOp>(
-          [&](auto special) -> LogicalResult {
-            if constexpr (requires { special.getSees(); })
-              if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
-                return special.emitOpError()
-                       << "has only a part of the queries; run pc-window-moves, which splits it into "
-                          "steps that have kernels";
-            return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
-          })
+            CacheWriteOp, CachedAttentionOp, GumbelOp, SamplingThresholdOp, EncodeOp, DecodeOp, EncodeAddendOp,
+            DecodeSumOp>([&](auto special) -> LogicalResult {
+        if constexpr (requires { special.getSees(); })
+          if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
+            return special.emitOpError() << "has only a part of the queries; run pc-window-moves, which splits it into "
+                                            "steps that have kernels";
+        return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
+      })
       .Case([&](FusionOp fusion) -> std::optional<LogicalResult> {
         if (kernels::isCodedProduct(fusion))
           return failed(checkTypes(op)) ? failure() : kernels::emitCodedProduct(fusion, kernel);

@@ -37,6 +37,8 @@ llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 llvm::LogicalResult emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Kernel &kernel);
 llvm::LogicalResult emit(EncodeOp op, Kernel &kernel);
 llvm::LogicalResult emit(DecodeOp op, Kernel &kernel);
+llvm::LogicalResult emit(EncodeAddendOp op, Kernel &kernel);
+llvm::LogicalResult emit(DecodeSumOp op, Kernel &kernel);
 /// An item is one head of one token or, for interleaved pairs, a pair. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 /// An item is a row.

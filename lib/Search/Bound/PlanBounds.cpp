@@ -156,14 +156,14 @@ PlanBounds::DataTraffic PlanBounds::trafficOf(const PlanNumbers &plan) const {
       margins::sentParameters * work.parameterBytes / 4 / plan.split / static_cast<double>(plan.shape.stages);
   double share = (plan.data - 1) / plan.data;
   auto microbatches = static_cast<double>(plan.microbatches);
-  double sums = elements * share * (plan.halfGradients ? 2 : 4) * (plan.zero >= 2 ? microbatches : 1);
+  double sums = elements * share * plan.gradientBytes * (plan.zero >= 2 ? microbatches : 1);
   double gathered = elements * share * (plan.halfParameters ? 2 : 4) * (plan.zero == 3 ? 2 * microbatches : 1);
   double seconds = gather.latency + gather.sumOfByte * sums + gather.ofByte * gathered;
   double lost = machine.contendShare * copySeconds(sums + gathered, seconds, machine);
   // A parameter that is sent by itself has its own hops.
   PlanNumbers::DataBytes once = plan.dataBytesOnce(layerParameterBytes);
   double layerSums = gather.sumOfByte * once.sums, layerGather = gather.ofByte * once.gather;
-  double hops = sentAlone(plan, plan.halfGradients ? 2 : 4) * (plan.zero == 0 ? gather.sumLatency : gather.latency);
+  double hops = sentAlone(plan, plan.gradientBytes) * (plan.zero == 0 ? gather.sumLatency : gather.latency);
   double gatherHops = 0;
   if (plan.zero == 1 || plan.zero == 2)
     gatherHops = sentAlone(plan, plan.halfParameters ? 2 : 4) * gather.latency;

@@ -34,9 +34,11 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
     for (auto [axis, known] : llvm::zip_equal(axes, plan.mesh))
       axis.splitsSequences |= llvm::is_contained(ofSequences, known.first);
     if (auto precision = tactic.as<MixedPrecisionTactic>()) {
-      halfGradients |= precision->halvesGradients();
+      gradientBytes = precision->halvesGradients() ? 2 : gradientBytes;
       halfParameters |= precision->halvesParameters();
     }
+    if (auto code = tactic.as<CodeGradientsTactic>())
+      gradientBytes = static_cast<double>(code->bits()) / 8;
     if (auto offload = tactic.as<OffloadTactic>()) {
       statesAway |= offload->what() == "states";
       mastersAway |= offload->what() == "masters";
@@ -103,7 +105,7 @@ PlanNumbers::DataBytes PlanNumbers::dataBytesOnce(double parameterBytes) const {
   double elements = parameterBytes / 4 / split * (data - 1) / data;
   DataBytes bytes;
   if (zero < 2) // DDP sends gradients around a ring twice
-    bytes.sums = elements * (halfGradients ? 2 : 4) * (zero == 0 ? 2 : 1);
+    bytes.sums = elements * gradientBytes * (zero == 0 ? 2 : 1);
   if (zero == 1 || zero == 2)
     bytes.gather = elements * (halfParameters ? 2 : 4);
   return bytes;
