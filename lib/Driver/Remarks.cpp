@@ -40,7 +40,7 @@ static void addStates(const json::Object &report, json::Array &remarks) {
 
 /// Says which values are rounded: matrices, operands of products, and gradients, by the rank with most of them.
 static void addLossy(const json::Object &report, const Plan &plan, json::Array &remarks) {
-  auto most = [&](StringRef what, StringRef field) {
+  auto most = [&](llvm::StringRef what, llvm::StringRef field) {
     int64_t most = 0;
     for (const json::Value &rank : *report.getArray("per_rank")) {
       int64_t own = 0;

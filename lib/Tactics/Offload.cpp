@@ -110,6 +110,18 @@ public:
     }
   }
 
+  /// Ring attention keeps a rank's own keys and values, and not the gathered ones, which exist only until pc-window. So
+  /// the backward pass gets gathers of its own.
+  void separateRings() {
+    for (auto gather : llvm::to_vector(body.getOps<AllGatherOp>()))
+      for (OpOperand &use : llvm::make_early_inc_range(gather->getUses()))
+        if (auto attention = dyn_cast<AttentionGradOp>(use.getOwner());
+            attention && !placement(attention.getQ()).axes(1).empty()) { // only a part of the queries
+          OpBuilder builder(attention);
+          use.set(builder.clone(*gather)->getResult(0));
+        }
+  }
+
   /// The values of layers that both passes read, except those of the last layer, whose backward pass follows at once,
   /// values of the routed tokens of experts, and values smaller than a block of a disk.
   SmallVector<Value> take() {
@@ -296,6 +308,7 @@ struct Offload : pc::impl::OffloadBase<Offload> {
     bool found = false;
     for (AccumulateOp accumulate : bodies) {
       KeptValues values(accumulate.getBody().front());
+      values.separateRings();
       SmallVector<Value> kept = values.take();
       found |= !kept.empty();
       std::reverse(kept.begin(), kept.end()); // the last layers read theirs again soonest
