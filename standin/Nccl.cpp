@@ -205,8 +205,7 @@ static ncclResult_t submitCalls(Lock &lock, std::vector<Group::Queued> queued) {
   if (std::string why = checkCaptures(queued); !why.empty())
     return fail(ncclInvalidUsage, why);
   for (const Group::Queued &q : queued)
-    if (q.call.isMessage())
-      q.comm->connect(q.call);
+    q.comm->connect(q.call);
   const std::vector<Group::Queued> all = queued;
   while (!queued.empty()) {
     CommRef comm = queued.front().comm;

@@ -263,16 +263,21 @@ void Comm::advance() {
   std::erase_if(connecting, [&](auto &one) { return pair(one.first, rank).connects.load() & one.second; });
 }
 
-/// The first message in a direction connects both ends, and each waits there for the other: ncclP2PPreconnectFunc
-/// (group.cc) calls ncclTransportP2pSetup, whose bootstrapRecv blocks (transport.cc).
-void Comm::connect(const Call &message) {
-  const uint32_t own = message.kind == Call::Send ? 1 : 2;
-  PeerBox &box = pair(rank, message.peer);
-  if (box.connects.load() & own)
-    return;
-  box.connects.fetch_or(own);
-  connecting.push_back({message.peer, own ^ 3});
-  ++shared().generation;
+/// The first message in a direction connects both ends, and the first collective all ranks. Each waits there for the
+/// others: ncclP2PPreconnectFunc and ncclCollPreconnect (group.cc) call ncclTransportP2pSetup, whose bootstrapRecv
+/// blocks (transport.cc). NCCL connects neighbours, and again for other algorithms.
+void Comm::connect(const Call &call) {
+  auto with = [&](int peer, uint32_t own, uint32_t theirs) {
+    if (pair(rank, peer).connects.fetch_or(own) & own)
+      return;
+    connecting.push_back({peer, theirs});
+    ++shared().generation;
+  };
+  if (call.isMessage())
+    return call.kind == Call::Send ? with(call.peer, 1, 2) : with(call.peer, 2, 1);
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank)
+      with(peer, 4, 4);
 }
 
 bool Comm::isAdvancing() const {
@@ -306,7 +311,7 @@ std::string pc::standin::findDeadlock(int waitingThreads) {
       continue;
     }
     if (!comm->connecting.empty())
-      snprintf(self.waiting, sizeof self.waiting, "the first message of %s, on the host", describe(*comm).c_str());
+      snprintf(self.waiting, sizeof self.waiting, "the first call of %s, on the host", describe(*comm).c_str());
     else if (!comm->current.empty())
       snprintf(self.waiting, sizeof self.waiting, "%s of %s", comm->current.c_str(), describe(*comm).c_str());
     uint64_t now = world.generation.load();

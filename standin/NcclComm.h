@@ -38,7 +38,7 @@ struct SendPost {
 
 /// The messages between a pair of ranks; the owner of the mailbox writes it.
 struct PeerBox {
-  std::atomic<uint32_t> connects; ///< Whether the owner has called a send to the peer (1) and a receive from it (2).
+  std::atomic<uint32_t> connects; ///< The owner has called a send to the peer (1), a receive (2), a collective (4).
   std::atomic<uint64_t> sent;     ///< Messages to the peer that have been made ready, in all.
   std::atomic<uint64_t> received; ///< Messages of the peer that have been taken, in all.
   SendPost posts[sendSlots];
@@ -127,8 +127,8 @@ struct Comm {
 
   /// Continues operations that have begun, such as joining and splits. Sets `ready`, `error`.
   void advance();
-  /// Begins to connect with the peer of a message.
-  void connect(const struct Call &message);
+  /// Begins to connect with the other ranks of a call.
+  void connect(const struct Call &call);
   /// Whether advance() still has something to do.
   bool isAdvancing() const;
 };

@@ -110,6 +110,14 @@ void leave(Rank &r) {
     ncclCommAbort(r.comm);
 }
 
+/// The first collective of a communicator, in which the hosts wait for each other.
+void connect(Rank &r, ncclComm_t comm) {
+  float *a = deviceArray<float>(1);
+  OK(cuMemsetD32Async(address(a), 0, 1, r.stream));
+  NCCL(comm, ncclAllReduce(a, a, 1, ncclFloat32, ncclSum, comm, r.stream));
+  OK(cuStreamSynchronize(r.stream));
+}
+
 float value(int rank, int i) { return static_cast<float>(rank * 1000 + i); }
 
 const int sumSeed = getenv("PC_STANDIN_SUMS") ? atoi(getenv("PC_STANDIN_SUMS")) : 0;
@@ -330,6 +338,8 @@ void testCircle(Rank &r, bool polls) {
   float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
   ncclComm_t comms[] = {r.comm, second};
   float *arrays[] = {a, b};
+  for (ncclComm_t comm : comms)
+    connect(r, comm);
   for (int i = 0; i < 2; ++i) { // one stream, opposite orders
     int which = r.rank == 1 ? 1 - i : i;
     OK(cuMemsetD32Async(address(arrays[which]), 0, 8, r.stream));
@@ -372,6 +382,7 @@ void testMessage(Rank &r) {
 
 /// Rank 1 never calls; the others are aborted from another thread.
 void testAbort(Rank &r) {
+  connect(r, r.comm);
   if (r.rank == 1)
     return;
   float *a = deviceArray<float>(8);
@@ -486,7 +497,7 @@ void testFirstMessages(Rank &r) {
   float *a = deviceArray<float>(8);
   CHECK(ncclRecv(a, 8, ncclFloat32, 1 - r.rank, lane, r.stream) == ncclInProgress);
   CHECK(settle(lane) == ncclUnhandledCudaError);
-  CHECK(has(reports(), "deadlock: ") && has(reports(), "the first message of 'lane'"));
+  CHECK(has(reports(), "deadlock: ") && has(reports(), "the first call of 'lane'"));
 }
 
 /// A group must be captured as a whole, or not at all.
