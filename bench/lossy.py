@@ -42,7 +42,7 @@ base = None
 print("| plan | loss | difference | bytes sent per step and rank |\n|---|---|---|---|", flush=True)
 for name in options.plans:
     call(BIN / "pc-compile", "model.mlir", "-o", "program", "--mesh", options.mesh, "--zero=3", *PLANS[name])
-    call(BIN / "pc-run", "-n", ranks, "program", "--", "--data", "text:text", "--steps", options.steps, "--lr", "6e-4", "--lr-warmup", "20", "--clip", "1.0",
+    call(BIN / "pc-run", "-n", ranks, "./program", "--", "--data", "text:text", "--steps", options.steps, "--lr", "6e-4", "--lr-warmup", "20", "--clip", "1.0",
          "--seed", "1", "--metrics", "losses.jsonl", "--summary", "summary.json")
     last = [json.loads(line)["loss"] for line in (work / "losses.jsonl").read_text().splitlines() if '"loss"' in line][-10:]
     loss = sum(last) / len(last)
