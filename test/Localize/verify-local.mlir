@@ -62,3 +62,21 @@ func.func @model_op(%l: tensor<2x3x8xf32>, %t: tensor<2x3xi32>) {
   %n = pc.cross_entropy %l, %t : (tensor<2x3x8xf32>, tensor<2x3xi32>) -> tensor<2x3xf32>
   return
 }
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @wire(%x: tensor<32x64xf32>) {
+  // expected-error @below {{has 'wire', which belongs in placed programs only; pc-localize writes the codes of addends (L6)}}
+  %y = pc.all_reduce sum %x on ["dp"] wire <int8, [16, 16]> : (tensor<32x64xf32>) -> tensor<32x64xf32>
+  return
+}
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @axisOfCodes(%x: tensor<32x64xf32>) {
+  // expected-error @below {{axis 'tp' is not in the mesh (L3)}}
+  %c = pc.encode_addend %x <int8, [16, 16]> on ["tp"] : tensor<32x64xf32> -> tensor<1x2x4x260xi8>
+  return
+}
