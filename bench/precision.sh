@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # usage: bench/precision.sh [STEPS] [LR] [WARMUP]
 # How far training in bf16 lies from training in f32: examples/gpt2-14m on the demo's text, batch 8, T 256, AdamW, by this compiler and by
-# PyTorch (bf16 autocast), all from the same weights; and how far ours in fp8 lies from bf16. Prints a table; as in the demo 100 steps at 6e-4 after 20 of warm-up unless told. (At
-# that rate without warm-up training is chaotic after some 20 steps.) A control shows how far f32 lies from f32 when the rate is 0.05 % larger.
+# PyTorch (bf16 autocast), all from the same weights. It also compares ours in fp8 with ours in bf16. Prints a table; as in the demo 100 steps at
+# 6e-4 after 20 of warm-up unless told. (At that rate without warm-up training is chaotic after some 20 steps.) A control shows how
+# far f32 lies from f32 when the rate is 0.05 % larger.
 # PyTorch and transformers come from PyPI into $PC_VENV (by default ~/.cache/pc-bench-venv), as for gpt2_124m.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."

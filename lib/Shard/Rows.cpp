@@ -126,8 +126,9 @@ InFlightDiagnostic PlacementProblem::indivisible(unsigned value, int64_t dim) co
     diagnostic << v.names[dim] << " ";
   else
     diagnostic << dim << " ";
-  diagnostic << "of size " << extent << " in " << withEncoding(type, {}) << " does not divide by "
-             << seeds.axis.getValue() << "=" << size;
+  diagnostic << "of size " << extent << " in " << withEncoding(type, {})
+             << (isa<EncodeOp, DecodeOp>(op) ? " (scales of blocks, which are never split)" : "")
+             << " does not divide by " << seeds.axis.getValue() << "=" << size;
   if (others > 1)
     diagnostic << " (and by " << others << " on other axes)";
   diagnostic << "; nearest legal sizes of the dim: ";

@@ -18,6 +18,8 @@ from zeropp import FREE, ZeroPlus
 SIZES = CONFIG | dict(n_embd=128, n_inner=256, n_head=2, n_positions=128)
 WIDE = SIZES | dict(n_embd=256, n_inner=512, n_head=4, n_positions=256)  # two ranks can split its heads and sequences
 FP8 = ["--precision=fp8"]
+SAME = [("dp=2", ["dp=2 --zero=1", "dp=2 --zero=2", "dp=2 --zero=3"]), ("dp=4", ["dp=4 --zero=1", "dp=4 --zero=2", "dp=4 --zero=3"]),
+        ("1", ["1 --recompute=full", "1 --recompute=selective", "1 --offload=states,masters"])]
 ROUND = r"""
 #include "pcrt/float8.h"
 #include <stdio.h>
@@ -86,15 +88,15 @@ class Float8(ZeroPlus):
             wanted = dict(matrices=12, others=40 if gradients == "f8E4M3FN" else 16, gradients=0 if gradients == "f8E4M3FN" else 24)
             self.check(f"codes with gradients in {gradients}", found == wanted, found, found)
 
-    def same_bits(self, ranks=(2, 4)):
-        """Data parallelism with and without ZeRO adds the same gradients in the same order, and rounds the same blocks."""
-        for n in ranks:
-            self.needs(*self.program("whole", f"dp={n}", *FP8), *FREE, "--steps", 5, "--save", "whole-after")
-            for flags in ("--zero=1", "--zero=2", "--zero=3"):
-                command = self.program("split", f"dp={n} {flags}", *FP8)
-                self.needs(*command, *FREE, "--steps", 5, "--save", "split-after", "--summary", "split.summary", "--check-replicas", 5)
-                self.check(f"dp={n} {flags}: the bits of data parallelism", self.sums("split-after") == self.sums("whole-after"))
-                self.compare(f"dp={n} {flags}: report and summary", "reports", "split.json", "split.summary")
+    def same_bits(self, quick=False):
+        """Plans that add the same gradients in the same order round the same blocks."""
+        for whole, plans in SAME[:1] if quick else SAME:
+            self.needs(*self.program("whole", whole, *FP8), *FREE, "--steps", 5, "--save", "whole-after")
+            for plan in plans:
+                command = self.program("other", plan, *FP8)
+                self.needs(*command, *FREE, "--steps", 5, "--save", "other-after", "--summary", "other.summary", "--check-replicas", 5)
+                self.check(f"{plan}: the bits of {whole}", self.sums("other-after") == self.sums("whole-after"))
+                self.compare(f"{plan}: report and summary", "reports", "other.json", "other.summary")
 
     def plans(self, plans):
         """Other plans lose as one rank does, and continue with the same bits, also from the checkpoint of another plan."""
@@ -182,7 +184,7 @@ def main():
             return getattr(case, method)(*([arguments] if arguments else []))
         case.rounding()
         case.products()
-        case.same_bits([2] if quick else (2, 4))
+        case.same_bits(quick)
         case.loss(20 if quick else 100)
         case.proof()
         case.begin(WIDE)
