@@ -457,15 +457,11 @@ static std::string whyNoOffload(const CompileOptions &options) {
 /// Why the program's codes cannot be used on the target, or "".
 static std::string whyNoCodes(ModuleOp module, const CompileOptions &options) {
   std::optional<MixedPrecisionTactic> precision = options.plan.find<MixedPrecisionTactic>();
-  bool ofProducts = precision && precision->isFp8(), ofGradients = options.plan.find<CodeGradientsTactic>().has_value();
+  bool ofProducts = precision && precision->isFp8();
   module.walk([&](EncodeOp encode) { ofProducts |= encode.getIsFloat8(); });
-  module.walk([&](EncodeAddendOp) { ofGradients = true; });
-  if (options.cuda() && ofProducts)
-    return "--precision=fp8 is supported on CPUs only, which emulate it; with --target=cuda, use --precision=bf16";
-  if (options.cuda() && ofGradients)
-    return "--gradient-precision=int8 and int4 are supported on CPUs only; with --target=cuda, use "
-           "--gradient-precision=bf16";
-  return "";
+  if (!options.cuda() || !ofProducts)
+    return "";
+  return "--precision=fp8 is supported on CPUs only, which emulate it; with --target=cuda, use --precision=bf16";
 }
 
 /// Phases before `from` are skipped, and the given program is verified instead of compiled.

@@ -398,7 +398,7 @@ static std::deque<TacticInfo> &table() {
             {"fp8-gradients", "With --precision=fp8, gradients as operands: e4m3 or e5m2 (default e4m3)"},
             {"gradient-precision",
              "Type in which ranks send gradients: f32 (default), bf16 (also stores them, with one microbatch), "
-             "or int8 or int4, in codes with a scale per 256 elements (CPU)"},
+             "or int8 or int4, in codes with a scale per 256 elements"},
             {"residual-precision",
              "With --precision=bf16 or fp8, type of the residual stream and its gradient: bf16 or f32 (default bf16)"}},
        .fromFlags = mixedPrecision},

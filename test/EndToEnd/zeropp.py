@@ -7,7 +7,7 @@ gradients. Plans that add the same addends have the same bits, and their gathers
 
 Gradients in 8 or 4 bits (--gradient-precision=int8) are the sums of the addends that Python rounds: a program of one device computes the addend of each rank from its
 rows. No element is further from the exact sum than the bound, and some are nearly as far. Plans that add the same addends have the same bits.
-"cuda": matrices in 8 bits on the stand-in of a GPU."""
+"cuda": matrices and gradients in codes on the stand-in of a GPU."""
 import hashlib
 import json
 import math
@@ -151,7 +151,7 @@ class ZeroPlus(States):
         """The sums of gradients are those of addends that Python rounds."""
         for n in map(int, ranks):
             self.model(self.work, 8 // n, 32, to=f"rows{n}.mlir")
-            self.needs("pc-compile", f"rows{n}.mlir", "-o", f"rows{n}.exe")
+            self.needs("pc-compile", f"rows{n}.mlir", *self.target, "-o", f"rows{n}.exe")
             addends = []
             tokens = (self.work / "tokens.bin").read_bytes()
             for rank in range(n):  # the rows of a rank are a batch of the small program; samples have 32 tokens of two bytes
@@ -262,12 +262,10 @@ class ZeroPlus(States):
 
     def refused(self):
         compile = ["pc-compile", "model.mlir", "-o", "none"]
-        cuda = ["--target=cuda", "--arch=sm_90a"]
         self.holds("unknown weights", *compile, "--weight-precision=int4", code=2, words="--weight-precision=int4 is not a way to read matrices")
         self.holds("no training", *compile, "--weight-precision=int8", "--mode=eval", code=2, words="--weight-precision is for training; leave out --mode=eval")
         self.holds("unknown codes", *compile, "--gradient-precision=int2", code=2, words="--gradient-precision=int2 is not a precision .f32, bf16, int8, int4")
         self.holds("gradients without training", *compile, "--gradient-precision=int8", "--mode=eval", code=2, words="--gradient-precision=int8 is for training; leave out --mode=eval")
-        self.holds("gradients on a GPU", *compile, "--mesh", "dp=2", "--gradient-precision=int8", *cuda, code=4, words="--gradient-precision=int8 and int4 are supported on CPUs only")
         self.holds("one rank", *compile, "--gradient-precision=int4", words="--gradient-precision=int4 changes nothing, because ranks add no gradients")
         self.holds("an outer axis without ZeRO-3", *compile, "--mesh", NODES, "--zero=1:gpu", "--zero-outer=node", code=2, words="--zero-outer needs --zero=3")
         self.holds("the same axis", *compile, "--mesh", NODES, "--zero=3:gpu", "--zero-outer=gpu", code=2, words="is the axis of --zero already")
@@ -291,6 +289,8 @@ def main():
             return getattr(case, which)(*([more] if more else []))
         if cuda:
             case.weights()
+            case.gradients([2])
+            case.same_sums([2], [8] if quick else [8, 4])
             return case.plans(["dp=2 --zero=3 --precision=bf16"])
         case.outer(["--microbatches=2"] if quick else ["", "--microbatches=2", "--precision=bf16 --microbatches=2"])
         case.weights()

@@ -59,7 +59,7 @@ Num BlockCode::encode(Num x) const {
 /// Warps of a thread block, which work on different blocks.
 static constexpr int64_t warps = 4;
 
-Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales)
+Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales, int64_t widest)
     : kernel(kernel), e(kernel.e), counts(scales), sides(*blockOf(shape, scales)), strides(shape.size(), 1) {
   for (size_t d = shape.size(); d-- > 1;)
     strides[d - 1] = strides[d] * shape[d];
@@ -68,7 +68,7 @@ Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales
   for (int64_t side : sides)
     numElements *= side;
   isAcross = !kernel.simt && sides.back() == 1;
-  vectorWidth = std::gcd(kernel.simt ? 8 : e.lanes, isAcross ? counts.back() : sides.back());
+  vectorWidth = std::gcd(kernel.simt ? widest : e.lanes, isAcross ? counts.back() : sides.back());
   vectorWidth = vectorWidth == 1 ? 0 : vectorWidth;
 }
 
@@ -195,6 +195,7 @@ private:
 
 /// The bytes of a block of an addend: its codes, and then its scale.
 struct AddendBlock {
+  static constexpr int64_t alignment = sizeof(float); ///< of a block: codes are not read or written in wider vectors
   Ptr codes, scale;
 
   AddendBlock(Ptr addends, Num block, WireAttr wire)
@@ -266,7 +267,7 @@ LogicalResult pc::kernels::emit(EncodeOp op, Kernel &kernel) {
 LogicalResult pc::kernels::emit(EncodeAddendOp op, Kernel &kernel) {
   WireAttr wire = op.getWire();
   Emitter &e = kernel.e;
-  Blocks blocks(kernel, shapeOf(op.getX()), shapeOf(op.getCodes()).drop_front().drop_back());
+  Blocks blocks(kernel, shapeOf(op.getX()), shapeOf(op.getCodes()).drop_front().drop_back(), AddendBlock::alignment);
   BlockCode code(e, /*isUnsigned=*/false, /*isLinear=*/true);
   kernel.kind = "elementwise";
   Scale scale(kernel, blocks, code, wire.largestCode());
@@ -298,7 +299,7 @@ LogicalResult pc::kernels::emit(DecodeSumOp op, Kernel &kernel) {
   WireAttr wire = op.getWire();
   Emitter &e = kernel.e;
   ArrayRef<int64_t> codes = shapeOf(op.getCodes());
-  Blocks blocks(kernel, shapeOf(op.getSum()), codes.drop_front().drop_back());
+  Blocks blocks(kernel, shapeOf(op.getSum()), codes.drop_front().drop_back(), AddendBlock::alignment);
   kernel.kind = "elementwise";
   const int64_t numBlocks = ShapedType::getNumElements(codes.drop_front().drop_back());
   Ptr sum = kernel.results[0];

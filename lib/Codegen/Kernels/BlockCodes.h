@@ -35,7 +35,8 @@ private:
 /// Splits a value into blocks that each have one scale.
 class Blocks {
 public:
-  Blocks(Kernel &kernel, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales);
+  /// On a GPU, a vector has at most `widest` elements.
+  Blocks(Kernel &kernel, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales, int64_t widest = 8);
 
   /// Calls body(block number, first element) for each block. On a CPU, an item of the kernel is a row of blocks that
   /// differ only in the last dim. On a GPU, an item is one block. If blocks have one element in the last dim, a CPU
