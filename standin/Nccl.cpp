@@ -497,10 +497,8 @@ PC_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *at, size_
                                               int flags) {
   Lock lock(driverMutex());
   FIND(comm, handle);
-  if (flags & ~1)
-    return fail(ncclInvalidArgument, "unknown flags of a window");
-  if (reinterpret_cast<uintptr_t>(at) % 4096)
-    return fail(ncclInvalidArgument, "a window must be aligned to 4096 bytes");
+  if (reinterpret_cast<uintptr_t>(at) % 4096 || flags & ~1)
+    return fail(ncclInvalidArgument, "a window must be aligned to 4096 bytes and have no flag except symmetric");
   *window = reinterpret_cast<ncclWindow_t>(at);
   return checkBuffer(at, bytes);
 }
