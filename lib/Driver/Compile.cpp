@@ -454,16 +454,6 @@ static std::string whyNoOffload(const CompileOptions &options) {
   return "";
 }
 
-/// Why the program's codes cannot be used on the target, or "".
-static std::string whyNoCodes(ModuleOp module, const CompileOptions &options) {
-  std::optional<MixedPrecisionTactic> precision = options.plan.find<MixedPrecisionTactic>();
-  bool ofProducts = precision && precision->isFp8();
-  module.walk([&](EncodeOp encode) { ofProducts |= encode.getIsFloat8(); });
-  if (!options.cuda() || !ofProducts)
-    return "";
-  return "--precision=fp8 is supported on CPUs only, which emulate it; with --target=cuda, use --precision=bf16";
-}
-
 /// Phases before `from` are skipped, and the given program is verified instead of compiled.
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   std::string error;
@@ -471,10 +461,6 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   if (!machine) {
     module.emitError() << error;
     return PCRT_USAGE;
-  }
-  if (std::string why = whyNoCodes(module, options); !why.empty()) {
-    module.emitError() << why;
-    return PCRT_INFEASIBLE;
   }
   if (std::string why = whyNoOffload(options); !why.empty()) {
     module.emitError() << why;

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/float8.py quick|all|refused|METHOD
+"""usage: test/EndToEnd/float8.py quick|all|refused|METHOD [cuda]
 
 Training in fp8 (--precision=fp8). Rounding is that of torch's float8 types. The operands of layers' products, and no others, are codes. In double precision, each plan computes
 what the step does, and steps that round in another way are refused. Plans that add the same addends have the same bits; others lose as one rank does. Checkpoints hold f32, so
-they continue in any precision. Losses are close to those of bf16."""
+they continue in any precision. Losses are close to those of bf16.
+"cuda": on the stand-in of a GPU, whose losses are also compared with those of a CPU, and whose kernels are also read from their PTX."""
 import json
 import random
 import re
@@ -134,6 +135,18 @@ class Float8(ZeroPlus):
         self.needs(*self.program("bf16", "1", "--precision=bf16"), "--load", "fp8-after", "--steps", steps + 1, "--metrics", "continued.jsonl")
         self.check("a checkpoint continues in bf16", abs(self.last("continued.jsonl") / self.last("fp8.jsonl") - 1) < 0.3)
 
+    def both_targets(self):
+        """A GPU loses as a CPU does, and its kernels equal those of a CPU."""
+        self.needs(*self.program("device", "1", *FP8), "--steps", 20, "--metrics", "device.jsonl")
+        self.needs("pc-compile", "model.mlir", *FP8, "-o", "host")
+        self.needs(*self.runs("host", "1"), "--steps", 20, "--metrics", "host.jsonl")
+        self.compare("losses of both targets", "losses", "host.jsonl", "device.jsonl", "--tolerance", 5e-3)
+        for arch in "sm_80", "sm_90a":
+            self.needs("pc-compile", "model.mlir", *FP8, "--target=cuda", f"--arch={arch}", "--attention=generated", "--stand-in", "--check-kernels", "-o", "check")
+            done = self.needs("./check", "--check-kernels")
+            self.check(f"kernels of {arch}", '"ok":false' not in done.said and '"kernel":"encode ' in done.said, done.why(), f"{done.said.count('true')} cases")
+            self.holds(f"the PTX of {arch}", sys.executable, ROOT / "test/tools/ptx-reader/read.py", "./check", words="kernels read, 0 findings")
+
     def equal(self, plans, phases=("local",)):
         """In double precision a plan computes what the step does."""
         self.needs("pc-compile", "model.mlir", *FP8, "--to=step", "-o", "step.mlir")
@@ -163,25 +176,29 @@ class Float8(ZeroPlus):
         self.holds("an unknown precision", *compile, "--precision=fp4", code=2, words=r"--precision=fp4 is not a precision \(f32, bf16, fp8\)")
         self.holds("an unknown format", *compile, *FP8, "--fp8-gradients=e3m4", code=2, words="--fp8-gradients=e3m4 is not a float of 8 bits")
         self.holds("a format without fp8", *compile, "--precision=bf16", "--fp8-gradients=e5m2", code=2, words="--fp8-gradients needs --precision=fp8")
-        self.holds("gradients in fp8", *compile, "--gradient-precision=fp8", code=2, words=r"--gradient-precision=fp8 is not a precision \(f32, bf16\)")
+        self.holds("gradients in fp8", *compile, "--gradient-precision=fp8", code=2, words=r"--gradient-precision=fp8 is not a precision \(f32, bf16, int8, int4\)")
         self.holds("text", *compile, *FP8, "--mode=generate", code=2, words="--precision=fp8 is for training and evaluation")
         self.holds("matrices rounded twice", *compile, *FP8, "--weight-precision=int8", code=2, words="round the same matrices")
         self.holds("a search", *compile, *FP8, "--auto", "--mesh", "dp=2", code=2, words="--auto does not know the time of products in fp8")
-        self.holds("a GPU", *compile, *FP8, "--target=cuda", "--arch=sm_90a", code=4, words="--precision=fp8 is supported on CPUs only")
         self.begin(SIZES | dict(n_embd=64))
         self.holds("a narrow model", *compile, *FP8, code=4, words="blocks of 128 divide the dims of no product")
 
 
 def main():
-    which = sys.argv[1]
+    which, *more = sys.argv[1:]
     case = Float8("float8/" + " ".join(sys.argv[1:]))
+    if cuda := more[:1] == ["cuda"]:
+        case.on_cuda()
+        more = more[1:]
 
     def body():
         case.begin()
         quick = which == "quick"
         if which not in ("quick", "all"):
-            method, *arguments = sys.argv[1:]
-            return getattr(case, method)(*([arguments] if arguments else []))
+            return getattr(case, which)(*([more] if more else []))
+        if cuda:
+            case.both_targets()
+            return case.same_bits(quick)
         case.rounding()
         case.products()
         case.same_bits(quick)

@@ -64,7 +64,7 @@ Value pc::kernels::roundToBf16(Num x) {
   return arith::TruncIOp::create(b, loc, narrow, arith::SelectOp::create(b, loc, isNan, nan, rounded));
 }
 
-Value pc::kernels::roundToCodes(Num x) {
+static Value roundToCodes(Num x) {
   OpBuilder &b = x.e->b;
   Value whole = arith::FPToSIOp::create(b, x.e->loc, withWidth(b.getI32Type(), x.width()), x.v);
   return arith::TruncIOp::create(b, x.e->loc, withWidth(b.getI8Type(), x.width()), whole);
@@ -75,7 +75,7 @@ static pcrt_float8 formatOf(Type element) { return isa<Float8E4M3FNType>(element
 /// Shifting a byte by `shift` bits puts its exponent and mantissa in the fields of an f32.
 static constexpr int shiftOf(pcrt_float8 format) { return 23 - format.mantissa; }
 
-Num pc::kernels::fromFloat8(Emitter &e, Value bytes, Type element) {
+static Num fromFloat8(Emitter &e, Value bytes, Type element) {
   const pcrt_float8 format = formatOf(element);
   OpBuilder &b = e.b;
   Location loc = e.loc;
@@ -99,7 +99,7 @@ Num pc::kernels::fromFloat8(Emitter &e, Value bytes, Type element) {
   return e.wrap(arith::BitcastOp::create(b, loc, wide, all));
 }
 
-Value pc::kernels::roundToFloat8(Num x, Type element) {
+static Value roundToFloat8(Num x, Type element) {
   const pcrt_float8 format = formatOf(element);
   Emitter &e = *x.e;
   OpBuilder &b = e.b;
@@ -143,25 +143,35 @@ Num pc::kernels::float8Scale(Num largest, Type element) {
   return e.wrap(arith::BitcastOp::create(b, loc, largest.v.getType(), whole));
 }
 
+/// LLVM has no floats of 8 bits.
+Type pc::kernels::typeInMemory(Type element) {
+  return isFloat8(element) ? IntegerType::get(element.getContext(), 8) : element;
+}
+Num pc::kernels::fromMemory(Emitter &e, Value loaded, Type element) {
+  if (isFloat8(element))
+    return fromFloat8(e, loaded, element);
+  if (!element.isInteger(8))
+    return e.wrap(loaded);
+  auto vector = dyn_cast<VectorType>(loaded.getType());
+  return e.wrap(
+      arith::SIToFPOp::create(e.b, e.loc, withWidth(e.b.getF32Type(), vector ? vector.getNumElements() : 0), loaded));
+}
+Value pc::kernels::toMemory(Num x, Type element) {
+  return isFloat8(element) ? roundToFloat8(x, element) : element.isInteger(8) ? roundToCodes(x) : x.v;
+}
+
 Num Ptr::load(Num index) const { return load(index, 0); }
 Num Ptr::load(Num index, int64_t width) const { return e->load(*this, index, width); }
 void Ptr::store(Num value, Num index) const { e->store(value, *this, index); }
 Num Emitter::load(Ptr from, Num index, int64_t width) {
   Ptr at = from + index;
-  Type memory = from.element.isBF16() ? b.getI16Type() : isFloat8(from.element) ? b.getI8Type() : from.element;
+  Type memory = from.element.isBF16() ? b.getI16Type() : typeInMemory(from.element);
   Value loaded = LLVM::LoadOp::create(b, loc, withWidth(memory, width), at.base, bytesOf(memory));
-  if (from.element.isInteger(8)) // a code
-    return wrap(arith::SIToFPOp::create(b, loc, withWidth(b.getF32Type(), width), loaded));
-  if (isFloat8(from.element))
-    return fromFloat8(*this, loaded, from.element);
-  return from.element.isBF16() ? fromBf16(*this, loaded) : wrap(loaded);
+  return from.element.isBF16() ? fromBf16(*this, loaded) : fromMemory(*this, loaded, from.element);
 }
 void Emitter::store(Num value, Ptr to, Num index) {
   Ptr at = to + index;
-  Value stored = to.element.isBF16()       ? roundToBf16(value)
-                 : isFloat8(to.element)    ? roundToFloat8(value, to.element)
-                 : to.element.isInteger(8) ? roundToCodes(value)
-                                           : value.v;
+  Value stored = to.element.isBF16() ? roundToBf16(value) : toMemory(value, to.element);
   LLVM::StoreOp::create(b, loc, stored, at.base, bytesOf(to.element));
 }
 void Ptr::clear(Num count) const {
@@ -171,8 +181,8 @@ void Ptr::clear(Num count) const {
 Ptr Ptr::operator+(Num index) const {
   if (matchPattern(index.v, m_Zero()))
     return *this;
-  Type memory = isFloat8(element) ? e->b.getI8Type() : element; // LLVM has no such floats
-  return {e, LLVM::GEPOp::create(e->b, e->loc, base.getType(), memory, base, ValueRange{index.v}), element};
+  return {e, LLVM::GEPOp::create(e->b, e->loc, base.getType(), typeInMemory(element), base, ValueRange{index.v}),
+          element};
 }
 
 Num Emitter::integer(int64_t value) { return wrap(arith::ConstantIntOp::create(b, loc, value, 64)); }

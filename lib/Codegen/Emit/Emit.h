@@ -146,12 +146,13 @@ protected:
 /// Converts bf16, held as 16-bit integers, to f32, and f32 to bf16 with rounding to nearest even. NaN stays NaN.
 Num fromBf16(Emitter &e, mlir::Value halves);
 mlir::Value roundToBf16(Num x);
-/// Rounds numbers from -128 to 255 towards zero and returns their codes as bytes.
-mlir::Value roundToCodes(Num x);
-/// Converts bytes with floats of 8 bits of type `element` to f32, and f32 to bytes. Rounds to nearest even and
-/// saturates (pcrt/float8.h).
-Num fromFloat8(Emitter &e, mlir::Value bytes, mlir::Type element);
-mlir::Value roundToFloat8(Num x, mlir::Type element);
+/// The type with which codes of type `element` are loaded and stored, a byte. Other types are unchanged.
+mlir::Type typeInMemory(mlir::Type element);
+/// Returns loaded codes as f32; other values are unchanged.
+Num fromMemory(Emitter &e, mlir::Value loaded, mlir::Type element);
+/// Rounds f32 to codes: numbers from -128 to 255 towards zero, and floats of 8 bits to nearest even, with saturation
+/// (pcrt/float8.h). Values of other types are unchanged.
+mlir::Value toMemory(Num x, mlir::Type element);
 /// Returns the scale of elements of type `element` whose largest magnitude is `largest`: a power of two.
 Num float8Scale(Num largest, mlir::Type element);
 

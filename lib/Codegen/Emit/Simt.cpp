@@ -553,7 +553,8 @@ Value SimtEmitter::exchanged(Value halves) {
 
 Num SimtEmitter::load(Ptr from, Num index, int64_t width) {
   auto read = [&](Num index, int64_t width) -> Value {
-    Type type = width ? Type(VectorType::get(width, from.element)) : from.element;
+    Type element = typeInMemory(from.element);
+    Type type = width ? Type(VectorType::get(width, element)) : element;
     return LLVM::LoadOp::create(b, loc, type, (from + index).base, alignmentOf(from.element, width));
   };
   Value value;
@@ -565,28 +566,27 @@ Num SimtEmitter::load(Ptr from, Num index, int64_t width) {
     Value low = read(index, partElements), high = read(index + partDistance, partElements);
     value = vector::ShuffleOp::create(b, loc, low, high, llvm::to_vector(llvm::seq<int64_t>(0, width)));
   }
+  if (!from.element.isBF16())
+    return fromMemory(*this, value, from.element);
   Type wide = width ? Type(VectorType::get(width, b.getF32Type())) : b.getF32Type();
-  return wrap(from.element.isBF16()       ? Value(arith::ExtFOp::create(b, loc, wide, value))
-              : from.element.isInteger(8) ? Value(arith::SIToFPOp::create(b, loc, wide, value)) // codes
-                                          : value);
+  return wrap(arith::ExtFOp::create(b, loc, wide, value));
 }
 
 void SimtEmitter::store(Num value, Ptr to, Num index) {
   const int64_t width = value.width();
-  Value stored = to.element.isInteger(8) ? roundToCodes(value) : value.v;
-  if (to.element.isBF16())
-    stored = arith::TruncFOp::create(b, loc, width ? Type(VectorType::get(width, to.element)) : to.element, stored);
-  const bool apart = mixed && width == 2 * partElements;
-  if (apart && to.element.isBF16()) {
+  Type narrow = width ? Type(VectorType::get(width, to.element)) : to.element;
+  const bool isBF16 = to.element.isBF16(), apart = mixed && width == 2 * partElements;
+  Value stored = isBF16 ? Value(arith::TruncFOp::create(b, loc, narrow, value.v)) : toMemory(value, to.element);
+  if (apart && isBF16) {
     stored = exchanged(stored);
     index = index + rank % integer(2) * (partDistance - partElements);
   }
   auto write = [&](Value value, Num index) {
     LLVM::StoreOp::create(b, loc, value, (to + index).base,
-                          alignmentOf(to.element, apart && to.element.isF32() ? partElements : width));
+                          alignmentOf(to.element, apart && !isBF16 ? partElements : width));
   };
   auto writeAll = [&] {
-    if (!apart || to.element.isBF16())
+    if (!apart || isBF16)
       return write(stored, index);
     for (int64_t part : {0, 1}) {
       auto elements = llvm::to_vector(llvm::seq<int64_t>(part * partElements, (part + 1) * partElements));

@@ -1,6 +1,7 @@
 //===- BlockCodes.cpp - Kernels that encode and decode blocks -----------------------------===//
 // A block is read twice when it is encoded: for its scale, and for its codes. A block of a state has 256 elements, so
-// on a CPU the second read hits the first-level cache. On a GPU, a warp works on a block, and a thread on 8 elements.
+// on a CPU the second read hits the first-level cache. On a GPU, a warp works on a block, and a thread on 8 elements;
+// if blocks have one element in the last dim, a thread works on 8 neighbouring blocks.
 //===-----------------------------------------------------------------------------===//
 #include "BlockCodes.h"
 #include "Kernels.h"
@@ -56,8 +57,8 @@ Num BlockCode::encode(Num x) const {
   return e.select(x < e.real(code.one), byte, e.real(isUnsigned ? 255 : -128));
 }
 
-/// Warps of a thread block, which work on different blocks.
-static constexpr int64_t warps = 4;
+/// Warps of a thread block, which work on different blocks, and the threads of a warp.
+static constexpr int64_t warps = 4, lanes = 32;
 
 Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales, int64_t widest)
     : kernel(kernel), e(kernel.e), counts(scales), sides(*blockOf(shape, scales)), strides(shape.size(), 1) {
@@ -67,7 +68,7 @@ Blocks::Blocks(Kernel &kernel, ArrayRef<int64_t> shape, ArrayRef<int64_t> scales
     numRows *= count;
   for (int64_t side : sides)
     numElements *= side;
-  isAcross = !kernel.simt && sides.back() == 1;
+  isAcross = sides.back() == 1;
   vectorWidth = std::gcd(kernel.simt ? widest : e.lanes, isAcross ? counts.back() : sides.back());
   vectorWidth = vectorWidth == 1 ? 0 : vectorWidth;
 }
@@ -90,14 +91,15 @@ void Blocks::each(llvm::function_ref<void(Num, Num)> body) const {
     return at;
   };
   const int64_t inRow = counts.back();
+  const int64_t step = std::max<int64_t>(together(), 1);
   if (kernel.simt) {
-    kernel.items = numRows * inRow;
-    return kernel.simt->teams(kernel.items, 32, warps, [&](Num block) { body(block, first(block)); });
+    kernel.items = numRows * inRow / step;
+    return kernel.simt->teams(kernel.items, isAcross ? 1 : lanes, isAcross ? warps * lanes : warps,
+                              [&](Num item) { body(item * step, first(item * step)); });
   }
   kernel.forItems(numRows, 1, /*reduces=*/false, [&](Num row) {
     Num block = row * inRow, start = first(block);
-    e.loop(e.integer(0), e.integer(inRow), std::max<int64_t>(together(), 1),
-           [&](Num i) { body(block + i, start + i * sides.back()); });
+    e.loop(e.integer(0), e.integer(inRow), step, [&](Num i) { body(block + i, start + i * sides.back()); });
   });
 }
 
@@ -110,7 +112,7 @@ Ptr Blocks::memory(Num block, int64_t count) const {
 }
 
 Blocks::Carried Blocks::elements(Num first, Carried init, Body body) const {
-  if (!kernel.simt)
+  if (!kernel.simt || isAcross)
     return along(0, first, e.integer(0), init, body);
   const int64_t step = std::max<int64_t>(vectorWidth, 1), vectors = numElements / step;
   auto next = [&](Num vector, const Carried &carried) {
@@ -120,7 +122,7 @@ Blocks::Carried Blocks::elements(Num first, Carried init, Body body) const {
     return body(at, inBlock, carried);
   };
   Num thread = kernel.simt->rank;
-  return vectors == 32 ? next(thread, init) : e.loop(thread, e.integer(vectors), 32, init, next);
+  return vectors == lanes ? next(thread, init) : e.loop(thread, e.integer(vectors), lanes, init, next);
 }
 
 Blocks::Carried Blocks::along(size_t dim, Num at, Num inBlock, const Carried &init, Body body) const {
@@ -147,7 +149,8 @@ class Scale {
 public:
   Scale(Kernel &kernel, const Blocks &blocks, const BlockCode &code, int64_t largestCode = PCRT_LARGEST_LINEAR)
       : kernel(kernel), e(kernel.e), width(blocks.width()), together(blocks.together()), float8(code.float8),
-        isDynamic(!code.isLinear && !code.float8), largestCode(largestCode) {}
+        isDynamic(!code.isLinear && !code.float8), isOfWarp(kernel.simt && !blocks.isOfThread()),
+        largestCode(largestCode) {}
 
   Blocks::Carried none() const {
     Num least = e.real(isDynamic ? -infinity : 0);
@@ -167,7 +170,7 @@ public:
   Num store(ArrayRef<Num> ends, Ptr scales, Num block) const {
     const bool isOne = width && !together; // the elements of a vector have one scale
     Num high = isOne ? e.maximum(ends[0]) : ends[0], low = isOne ? e.maximum(ends[1]) : ends[1];
-    if (kernel.simt) {
+    if (isOfWarp) {
       Blocks::Carried all = kernel.simt->across({true, true}, {high, low});
       high = all[0], low = all[1];
     }
@@ -189,7 +192,7 @@ private:
   Emitter &e;
   const int64_t width, together;
   const Type float8;
-  const bool isDynamic;
+  const bool isDynamic, isOfWarp;
   const int64_t largestCode;
 };
 

@@ -39,8 +39,8 @@ public:
   Blocks(Kernel &kernel, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales, int64_t widest = 8);
 
   /// Calls body(block number, first element) for each block. On a CPU, an item of the kernel is a row of blocks that
-  /// differ only in the last dim. On a GPU, an item is one block. If blocks have one element in the last dim, a CPU
-  /// works on neighbouring blocks together: each element of a vector belongs to another block.
+  /// differ only in the last dim. On a GPU, an item is the block of a warp. If blocks have one element in the last dim,
+  /// a thread works on neighbouring blocks together: each element of a vector belongs to another block.
   void each(llvm::function_ref<void(Num, Num)> body) const;
 
   using Carried = Emitter::Carried;
@@ -53,6 +53,8 @@ public:
   int64_t width() const { return vectorWidth; }
   /// The number of blocks that are worked on together; 0 if it is one.
   int64_t together() const { return isAcross ? vectorWidth : 0; }
+  /// Whether one thread works on a block; otherwise, on a GPU, it is a warp.
+  bool isOfThread() const { return !kernel.simt || isAcross; }
   /// The number of elements of a block.
   int64_t size() const { return numElements; }
   /// Returns the first halves of the blocks, for `elements`. `other` is set to the distance from an element to the same
