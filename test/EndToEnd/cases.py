@@ -1,6 +1,8 @@
 """Shared by the tests of this folder: the paths of tools and inputs, commands that print how to repeat them, and one
 line of output per check."""
 import fcntl
+import hashlib
+import json
 import math
 import os
 import re
@@ -130,6 +132,15 @@ class Case:
         one, other = (what if isinstance(what, bytes) else (self.work / what).read_bytes() for what in (one, other))
         at = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other))) if one != other else 0
         return self.check(name, one == other, f"{len(one)} and {len(other)} bytes, different from byte {at} on")
+
+    def checkpoint_sums(self, folder):
+        """A sum for each file of a checkpoint, of its tensors without the metadata, which names the plan."""
+        def sum_of(content):
+            end = 8 + int.from_bytes(content[:8], "little")
+            header = json.loads(content[8:end])
+            return hashlib.sha256(b"".join(name.encode() + content[end + entry["data_offsets"][0] : end + entry["data_offsets"][1]]
+                                           for name, entry in sorted(header.items()) if name != "__metadata__")).hexdigest()
+        return [sum_of((self.work / folder / file).read_bytes()) for file in ("model.safetensors", "training_state.safetensors")]
 
     def compare(self, name, *arguments):
         return self.holds(name, "pc-compare", *arguments)

@@ -96,7 +96,7 @@ class Float8(ZeroPlus):
             for plan in plans:
                 command = self.program("other", plan, *FP8)
                 self.needs(*command, *FREE, "--steps", 5, "--save", "other-after", "--summary", "other.summary", "--check-replicas", 5)
-                self.check(f"{plan}: the bits of {whole}", self.sums("other-after") == self.sums("whole-after"))
+                self.check(f"{plan}: the bits of {whole}", self.checkpoint_sums("other-after") == self.checkpoint_sums("whole-after"))
                 self.compare(f"{plan}: report and summary", "reports", "other.json", "other.summary")
 
     def plans(self, plans):
@@ -110,7 +110,7 @@ class Float8(ZeroPlus):
             self.compare(f"{plan}: report and summary", "reports", "other.json", "other.summary")
             self.needs(*command, "--steps", 9, "--save", "part")
             self.needs(*command, "--load", "part", "--steps", 20, "--save", "resumed")
-            self.check(f"{plan}: a run that continues has the same bits", self.sums("resumed") == self.sums("other-after"))
+            self.check(f"{plan}: a run that continues has the same bits", self.checkpoint_sums("resumed") == self.checkpoint_sums("other-after"))
             self.needs(*command, "--load", "half", "--steps", 20, "--metrics", "moved.jsonl")
             self.check(f"{plan}: it continues from one rank", abs(self.last("moved.jsonl") / self.last("one.jsonl") - 1) < 5e-3)
 
@@ -184,35 +184,22 @@ class Float8(ZeroPlus):
         self.holds("a narrow model", *compile, *FP8, code=4, words="blocks of 128 divide the dims of no product")
 
 
-def main():
-    which, *more = sys.argv[1:]
-    case = Float8("float8/" + " ".join(sys.argv[1:]))
-    if cuda := more[:1] == ["cuda"]:
-        case.on_cuda()
-        more = more[1:]
-
-    def body():
-        case.begin()
-        quick = which == "quick"
-        if which not in ("quick", "all"):
-            return getattr(case, which)(*([more] if more else []))
-        if cuda:
-            case.both_targets()
-            return case.same_bits(quick)
-        case.rounding()
-        case.products()
-        case.same_bits(quick)
-        case.loss(20 if quick else 100)
-        case.proof()
-        case.begin(WIDE)
-        if not quick:
-            case.equal(["tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=1"])
-        case.plans(["tp=2"] if quick else ["tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=3", "pp=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2",
-                                           "1 --recompute=full", "1 --recompute=selective", "dp=2 --zero=3 --microbatches=2", "1 --states=8bit", "1 --offload=states,masters",
-                                           "1 --pack-products", "dp=2 --zero=1 --gradient-precision=bf16"])
-
-    case.run(body)
+def suite(case, quick, cuda):
+    if cuda:
+        case.both_targets()
+        return case.same_bits(quick)
+    case.rounding()
+    case.products()
+    case.same_bits(quick)
+    case.loss(20 if quick else 100)
+    case.proof()
+    case.begin(WIDE)
+    if not quick:
+        case.equal(["tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=1"])
+    case.plans(["tp=2"] if quick else ["tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=3", "pp=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2",
+                                       "1 --recompute=full", "1 --recompute=selective", "dp=2 --zero=3 --microbatches=2", "1 --states=8bit", "1 --offload=states,masters",
+                                       "1 --pack-products", "dp=2 --zero=1 --gradient-precision=bf16"])
 
 
 if __name__ == "__main__":
-    main()
+    Float8.main(suite)

@@ -4,7 +4,6 @@
 Values on disk change no bit: 10 steps of any plan leave the tensors of the same plan without offload. KINDS are values of --offload, with spaces between. Checkpoints move between both. What the compiler
 reports of arenas and links is what a run counts. A full or broken disk, and a missing or doubtful directory, end the run or are reported.
 "calls": a call of the system that allocates, reads or writes the scratch file fails, is interrupted or is short. Some calls for each kind of values, or all calls of plan NUMBER of BROKEN."""
-import hashlib
 import json
 import re
 import sys
@@ -32,7 +31,6 @@ MOMENTUM = """pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] sc
 }
 """
 RUN = "--lr 1e-3 --weight-decay 0.1 --clip 1 --seed 1 --lr-steps 10".split()
-FILES = ["model.safetensors", "training_state.safetensors"]
 FAULTS = BUILD / "test/Runtime/core/libcore-failing-writes.so"
 CALLS = BUILD / "test/Runtime/core/libcore-failing-scratch.so"
 # Plans whose calls fail: states, masters, parameters, activations, and states of 8 bits.
@@ -58,15 +56,6 @@ class Offload(Case):
         self.needs("pc-run", "-n", ranks_of(plan.split()[0]), f"./{program}", "--", *RUN, *data_flags(model), "--steps", steps, "--save", out,
                    "--check-replicas", 5, *flags, seconds=900)
 
-    def sums(self, folder):
-        """A sum for each file's tensors, without its metadata, which names the plan."""
-        def sum_of(content):
-            end = 8 + int.from_bytes(content[:8], "little")
-            header = json.loads(content[8:end])
-            return hashlib.sha256(b"".join(name.encode() + content[end + entry["data_offsets"][0] : end + entry["data_offsets"][1]]
-                                           for name, entry in sorted(header.items()) if name != "__metadata__")).hexdigest()
-        return [sum_of((self.work / folder / file).read_bytes()) for file in FILES]
-
     def run_plan(self, model, optimizer, plan, *kinds):
         """The same plan without offload, and with each of these values of --offload. A model may refuse the plan, with and without offload."""
         self.model(model, 4, 16)
@@ -90,7 +79,7 @@ class Offload(Case):
             return self.check(f"{name}: compiles", False, done.why())
         disk = [] if spaces_of(kind) == {"host"} else ["--scratch", "."]
         self.train("disk-train", model, plan, 10, "disk", *disk, "--summary", "disk.summary")
-        self.check(f"{name}: the bits without offload", self.sums("disk") == self.sums("plain"), "model or state differs")
+        self.check(f"{name}: the bits without offload", self.checkpoint_sums("disk") == self.checkpoint_sums("plain"), "model or state differs")
         if "moe" not in model:  # whose steps allocate memory, with and without offload
             self.compare(f"{name}: report and summary", "reports", "disk.json", "disk.summary")
         for counted in json.loads((self.work / "disk.summary").read_text())["per_rank"]:
@@ -98,7 +87,7 @@ class Offload(Case):
         self.train("disk-train", model, plan, 4, "half", *disk)
         self.train("plain-train", model, plan, 7, "more", "--load", "half")
         self.train("disk-train", model, plan, 10, "whole", "--load", "more", *disk)
-        self.check(f"{name}: checkpoints move between both", self.sums("whole") == self.sums("plain"), "model or state differs")
+        self.check(f"{name}: checkpoints move between both", self.checkpoint_sums("whole") == self.checkpoint_sums("plain"), "model or state differs")
 
     def parts(self):
         """States of some parameters, and what does not fit into the bytes that stay on the device."""
@@ -114,7 +103,7 @@ class Offload(Case):
             (self.work / f"{name}.plan").write_text(plan)
             self.needs("pc-compile", "model.mlir", "-o", "disk-train", f"--plan={name}.plan", f"--report={name}.json")
             self.train("disk-train", "gpt2", "dp=2", 10, "disk", "--scratch", ".", "--summary", f"{name}.summary")
-            self.check(f"{name}: the bits without offload", self.sums("disk") == self.sums("plain"), "model or state differs")
+            self.check(f"{name}: the bits without offload", self.checkpoint_sums("disk") == self.checkpoint_sums("plain"), "model or state differs")
             self.compare(f"{name}: report and summary", "reports", f"{name}.json", f"{name}.summary")
             part = json.loads((self.work / f"{name}.json").read_text())["per_rank"][0]["arena_bytes"]
             self.check(f"{name}: less on disk, more on the device", 0 < part["disk"] < whole["disk"] and part["device"] > whole["device"], (part, whole))
@@ -183,7 +172,7 @@ class Offload(Case):
         if words and at != 2:
             good = done.code == 6 and re.search(f"({place}){words}", done.said)
         else:
-            good = done.code == 0 and self.sums("broken") == self.sums("whole")
+            good = done.code == 0 and self.checkpoint_sums("broken") == self.checkpoint_sums("whole")
         return "" if good else f"call {at}: {done.why()}"
 
 

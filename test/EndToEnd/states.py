@@ -12,6 +12,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
+from pathlib import Path
 
 from cases import STAND_IN, Case, mesh_flags, ranks_of
 
@@ -274,35 +275,38 @@ class States(Case):
         self.model(self.work, 8, 32)
         self.holds("a small model", *compile, "--states=8bit", code=4, words="so all states stay f32; leave out --states")
 
+    @classmethod
+    def main(cls, suite):
+        """Runs suite(case, quick, cuda), or the method that the command line names."""
+        which, *more = sys.argv[1:]
+        case = cls(f"{Path(sys.argv[0]).stem}/" + " ".join(sys.argv[1:]))
+        if cuda := more[:1] == ["cuda"]:
+            case.on_cuda()
+            more = more[1:]
 
-def main():
-    which, *more = sys.argv[1:]
-    case = States("states/" + " ".join(sys.argv[1:]))
-    if cuda := more[:1] == ["cuda"]:
-        case.on_cuda()
-        more = more[1:]
+        def body():
+            case.begin()
+            if which in ("quick", "all"):
+                return suite(case, which == "quick", cuda)
+            getattr(case, which)(*([more] if more else []))
 
-    def body():
-        case.begin()
-        if which == "refused":
-            return case.refused()
-        if which != "quick" and which != "all":
-            return getattr(case, which)(*([more] if more else []))
-        case.steps()
-        case.moves()
-        case.memory()
-        if cuda:
-            case.both_targets()
-        else:
-            case.proof()
-        if not cuda or which == "all":
-            case.loss()
-        case.skips()
-        case.plans(PLANS + MORE * (which == "all"))
-        case.same_bits(*([[2]] if which == "quick" else []))
+        case.run(body)
 
-    case.run(body)
+
+def suite(case, quick, cuda):
+    case.steps()
+    case.moves()
+    case.memory()
+    if cuda:
+        case.both_targets()
+    else:
+        case.proof()
+    if not cuda or not quick:
+        case.loss()
+    case.skips()
+    case.plans(PLANS if quick else PLANS + MORE)
+    case.same_bits(*([[2]] if quick else []))
 
 
 if __name__ == "__main__":
-    main()
+    States.main(suite)

@@ -8,11 +8,9 @@ gradients. Plans that add the same addends have the same bits, and their gathers
 Gradients in 8 or 4 bits (--gradient-precision=int8) are the sums of the addends that Python rounds: a program of one device computes the addend of each rank from its
 rows. No element is further from the exact sum than the bound, and some are nearly as far. Plans that add the same addends have the same bits.
 "cuda": matrices and gradients in codes on the stand-in of a GPU."""
-import hashlib
 import json
 import math
 import re
-import sys
 from array import array
 
 from cases import mesh_flags, ranks_of
@@ -33,15 +31,6 @@ class ZeroPlus(States):
     def runs(self, out, mesh):
         return ["pc-run", "-n", ranks_of(mesh), f"./{out}", "--", *"--lr 3e-3 --weight-decay 0.1 --clip 1 --seed 1 --data tokens.bin".split()]
 
-    def sums(self, folder):
-        """The tensors of a checkpoint, without metadata, which names the plan."""
-        def sum_of(content):
-            end = 8 + int.from_bytes(content[:8], "little")
-            header = json.loads(content[8:end])
-            return hashlib.sha256(b"".join(name.encode() + content[end + entry["data_offsets"][0] : end + entry["data_offsets"][1]]
-                                           for name, entry in sorted(header.items()) if name != "__metadata__")).hexdigest()
-        return [sum_of((self.work / folder / file).read_bytes()) for file in ("model.safetensors", "training_state.safetensors")]
-
     def traffic(self, summary, move, axis):
         """Payload bytes of rank 0 per step in moves of a kind over an axis."""
         rows = json.loads((self.work / summary).read_text())["per_rank"][0]["traffic"]
@@ -59,12 +48,12 @@ class ZeroPlus(States):
             for name, command in (("outer", hpz), ("each", each)):
                 self.needs(*command, *FREE, "--steps", 5, "--save", f"{name}-after", "--summary", f"{name}.summary", "--check-replicas", 5)
                 self.compare(f"hpZ {flags}: report and summary of {name}", "reports", f"{name}.json", f"{name}.summary")
-            self.check(f"hpZ {flags}: the bits of gathers at each use", self.sums("outer-after") == self.sums("each-after"))
+            self.check(f"hpZ {flags}: the bits of gathers at each use", self.checkpoint_sums("outer-after") == self.checkpoint_sums("each-after"))
             sent = {name: self.traffic(f"{name}.summary", "all_gather", "node") for name in ("outer", "each")}
             self.check(f"hpZ {flags}: fewer bytes over the outer axis", 0 < sent["outer"] < 0.7 * sent["each"], sent, sent)
             self.needs(*hpz, *FREE, "--steps", 2, "--save", "part")
             self.needs(*hpz, *FREE, "--load", "part", "--steps", 5, "--save", "resumed")
-            self.check(f"hpZ {flags}: a run that continues has the same bits", self.sums("resumed") == self.sums("outer-after"))
+            self.check(f"hpZ {flags}: a run that continues has the same bits", self.checkpoint_sums("resumed") == self.checkpoint_sums("outer-after"))
 
 
     def content(self, path):
@@ -113,7 +102,7 @@ class ZeroPlus(States):
             for flags in ("--zero=1", "--zero=2", "--zero=3", "--zero=3 --microbatches=1 --prefetch=0"):
                 command = self.program("split", f"dp={n} {flags}", "--weight-precision=int8")
                 self.needs(*command, *FREE, "--steps", 5, "--save", "split-after", "--summary", "split.summary", "--check-replicas", 5)
-                self.check(f"qwZ dp={n} {flags}: the bits of whole matrices", self.sums("split-after") == self.sums("whole-after"))
+                self.check(f"qwZ dp={n} {flags}: the bits of whole matrices", self.checkpoint_sums("split-after") == self.checkpoint_sums("whole-after"))
                 self.compare(f"qwZ dp={n} {flags}: report and summary", "reports", "split.json", "split.summary")
 
     def bytes(self):
@@ -135,7 +124,7 @@ class ZeroPlus(States):
             self.compare(f"{' '.join(coded)} {plan}: report and summary", "reports", "other.json", "other.summary")
             self.needs(*command, "--steps", 9, "--save", "part")
             self.needs(*command, "--load", "part", "--steps", 20, "--save", "resumed")
-            self.check(f"{' '.join(coded)} {plan}: a run that continues has the same bits", self.sums("resumed") == self.sums("other-after"))
+            self.check(f"{' '.join(coded)} {plan}: a run that continues has the same bits", self.checkpoint_sums("resumed") == self.checkpoint_sums("other-after"))
 
     def wide(self):
         """A model whose matrices have blocks for 8 ranks."""
@@ -194,7 +183,7 @@ class ZeroPlus(States):
                 for flags in ("--zero=1", "--zero=2", "--zero=3", "--zero=3 --microbatches=1 --prefetch=0 --bucket-bytes=4096"):
                     command = self.program("split", f"dp={n} {flags}", f"--gradient-precision=int{b}")
                     self.needs(*command, *FREE, "--steps", 5, "--save", "split-after", "--summary", "split.summary", "--check-replicas", 5)
-                    self.check(f"qgZ dp={n} int{b} {flags}: the bits of whole sums", self.sums("split-after") == self.sums("whole-after"))
+                    self.check(f"qgZ dp={n} int{b} {flags}: the bits of whole sums", self.checkpoint_sums("split-after") == self.checkpoint_sums("whole-after"))
                     self.compare(f"qgZ dp={n} int{b} {flags}: report and summary", "reports", "split.json", "split.summary")
 
     def code_bytes(self):
@@ -275,45 +264,32 @@ class ZeroPlus(States):
         self.holds("a small model", *compile, "--weight-precision=int8", code=4, words="so none would be rounded; leave out --weight-precision")
 
 
-def main():
-    which, *more = sys.argv[1:]
-    case = ZeroPlus("zeropp/" + " ".join(sys.argv[1:]))
-    if cuda := more[:1] == ["cuda"]:
-        case.on_cuda()
-        more = more[1:]
-
-    def body():
-        case.begin()
-        quick = which == "quick"
-        if which not in ("quick", "all"):
-            return getattr(case, which)(*([more] if more else []))
-        if cuda:
-            case.weights()
-            case.gradients([2])
-            case.same_sums([2], [8] if quick else [8, 4])
-            return case.plans(["dp=2 --zero=3 --precision=bf16"])
-        case.outer(["--microbatches=2"] if quick else ["", "--microbatches=2", "--precision=bf16 --microbatches=2"])
+def suite(case, quick, cuda):
+    if cuda:
         case.weights()
-        case.bytes()
-        case.same_bits([2] if quick else (2, 4, 8))
-        case.gradients([2] if quick else (2, 4))
-        case.same_sums(*([2], [8]) if quick else ((2, 4), (8, 4)))
-        case.code_bytes()
-        case.loss()
-        case.proof()
-        case.proof_of_sums(*([["--mesh dp=2 --zero=2 --microbatches=2"]] if quick else ()))
-        case.plans(["tp=2"] if quick else ["tp=2", "dp=2,tp=2 --zero=3", "pp=2,dp=2 --zero=1 --microbatches=2", "dp=2 --zero=3 --precision=bf16", "1 --recompute=full",
-                                           "dp=2 --zero=3 --microbatches=2", HPZ, "1 --offload=states,masters", "1 --pack-products"])
-        sums = ["--gradient-precision=int8"]
-        case.plans(["dp=2,tp=2 --zero=2"] if quick else ["dp=2,tp=2 --zero=3", "dp=2 --zero=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2", HPZ,
-                    "pp=2,dp=2 --zero=2 --microbatches=4", "dp=2 --zero=3 --precision=bf16", "dp=2 --offload=states", "dp=2,cp=2", "dp=2 --recompute=full", "dp=8"], sums)
-        if not quick:
-            case.wide()
-            case.gradients([8])
-            case.same_sums([8])
-
-    case.run(body)
+        case.gradients([2])
+        case.same_sums([2], [8] if quick else [8, 4])
+        return case.plans(["dp=2 --zero=3 --precision=bf16"])
+    case.outer(["--microbatches=2"] if quick else ["", "--microbatches=2", "--precision=bf16 --microbatches=2"])
+    case.weights()
+    case.bytes()
+    case.same_bits([2] if quick else (2, 4, 8))
+    case.gradients([2] if quick else (2, 4))
+    case.same_sums(*([2], [8]) if quick else ((2, 4), (8, 4)))
+    case.code_bytes()
+    case.loss()
+    case.proof()
+    case.proof_of_sums(*([["--mesh dp=2 --zero=2 --microbatches=2"]] if quick else ()))
+    case.plans(["tp=2"] if quick else ["tp=2", "dp=2,tp=2 --zero=3", "pp=2,dp=2 --zero=1 --microbatches=2", "dp=2 --zero=3 --precision=bf16", "1 --recompute=full",
+                                       "dp=2 --zero=3 --microbatches=2", HPZ, "1 --offload=states,masters", "1 --pack-products"])
+    sums = ["--gradient-precision=int8"]
+    case.plans(["dp=2,tp=2 --zero=2"] if quick else ["dp=2,tp=2 --zero=3", "dp=2 --zero=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2", HPZ,
+                "pp=2,dp=2 --zero=2 --microbatches=4", "dp=2 --zero=3 --precision=bf16", "dp=2 --offload=states", "dp=2,cp=2", "dp=2 --recompute=full", "dp=8"], sums)
+    if not quick:
+        case.wide()
+        case.gradients([8])
+        case.same_sums([8])
 
 
 if __name__ == "__main__":
-    main()
+    ZeroPlus.main(suite)

@@ -136,7 +136,7 @@ public:
   }
 
 private:
-  /// Of one flow: when sends and receives begin, and when messages are read.
+  /// When the sends and receives of one flow begin, and when its messages are read.
   struct Messages {
     std::vector<double> sent, received, read;
   };
