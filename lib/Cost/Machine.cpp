@@ -29,6 +29,7 @@ static MachineModel gpu(llvm::StringRef name, llvm::StringRef device) {
   machine.streamShare = 0.62;
   machine.opSeconds = 0.5e-6;
   machine.nodeRanks = 8;
+  machine.hostBytes = 250e9;
   machine.linkShare = 0.88;
   machine.moveSeconds = 6.8e-6;
   machine.collectiveSeconds = 8.4e-6;
@@ -136,6 +137,7 @@ static const Figure figures[] = {
     {"op_seconds", [](MachineModel &m) -> double & { return m.opSeconds; }, any, true, true},
     {"disk_bandwidth", [](MachineModel &m) -> double & { return m.diskBandwidth; }, any, false},
     {"host_bandwidth", [](MachineModel &m) -> double & { return m.hostBandwidth; }, any, false},
+    {"host_bytes", [](MachineModel &m) -> double & { return m.hostBytes; }, any, false, true},
     {"node_bandwidth", [](MachineModel &m) -> double & { return m.node.bandwidth; }, any},
     {"node_latency", [](MachineModel &m) -> double & { return m.node.latency; }, any, true, true},
     {"network_bandwidth", [](MachineModel &m) -> double & { return m.network.bandwidth; }, any},

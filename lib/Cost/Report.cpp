@@ -336,9 +336,9 @@ static json::Array describeLossy(ModuleOp program, const Totals &totals) {
   return rows;
 }
 
-int64_t pc::largestArena(ModuleOp planned) {
+int64_t pc::largestArena(ModuleOp planned, Space space) {
   int64_t bytes = 0;
-  planned.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
+  planned.walk([&](ArenaOp arena) { bytes = std::max(bytes, arena.sizeOf(space)); });
   return bytes;
 }
 

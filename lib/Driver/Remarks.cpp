@@ -107,3 +107,13 @@ std::string pc::memoryWarning(int64_t bytes, const MachineModel &machine) {
              needed / 1e9, machine.name, machine.device, machine.memoryBytes / 1e9)
       .str();
 }
+
+std::string pc::hostWarning(int64_t bytes, const MachineModel &machine) {
+  double needed = static_cast<double>(bytes);
+  if (machine.hostBytes == 0 || needed <= machine.hostBytes)
+    return "";
+  return llvm::formatv("a rank keeps {0:f1} GB on its host, but a host of {1} ({2}) has {3:f1} GB per device; keep "
+                       "values on disk (--offload=KIND:disk), or use more ranks",
+                       needed / 1e9, machine.name, machine.device, machine.hostBytes / 1e9)
+      .str();
+}

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/offload.py quick|all|faults|calls|calls-NUMBER|MODEL OPTIMIZER PLAN KINDS
+"""usage: test/EndToEnd/offload.py quick|all-PART|faults|calls|calls-NUMBER|MODEL OPTIMIZER PLAN KINDS
 
 Values on disk change no bit: 10 steps of any plan leave the tensors of the same plan without offload. KINDS are values of --offload, with spaces between. Checkpoints move between both. What the compiler
 reports of arenas and links is what a run counts. A full or broken disk, and a missing or doubtful directory, end the run or are reported.
+"all-PART": of all models and plans every eighth one, from number PART (0 to 7) on.
 "calls": a call of the system that allocates, reads or writes the scratch file fails, is interrupted or is short. Some calls for each kind of values, or all calls of plan NUMBER of BROKEN."""
 import json
 import re
@@ -179,11 +180,12 @@ class Offload(Case):
 def main():
     which, *more = sys.argv[1:]
     case = Offload("offload/" + " ".join(sys.argv[1:]))
-    if which == "all":
+    if which.startswith("all-"):
         rows = [(model, optimizer, plan, "states") for model in ("gpt2", "llama-tied", "qwen3_moe") for optimizer in OPTIMIZERS for plan in PLANS]
         rows += [(model, "adamw", plan, "states parameters activations" + " masters states,masters" * ("bf16" in plan))
                  for model in MODELS for plan in (EXPERTS if "moe" in model else PLANS)]
         rows += [("gpt2", "adamw", plan + CUDA, "states:host parameters:host activations:host states:disk parameters:disk activations:disk") for plan in PLANS]
+        rows = rows[int(which[4:])::8]
     else:
         rows = [(which, *more)] if more else QUICK
 
@@ -193,7 +195,7 @@ def main():
         if which.startswith("calls"):
             plans = [BROKEN[int(which[6:])]] if "-" in which else [row for row in BROKEN if CUDA not in row[0]]
             return case.calls(plans, few=3 if len(plans) > 1 else 12 if CUDA in plans[0][0] else 0)  # the stand-in is slow
-        if not more:
+        if which == "quick":
             case.parts()
         for row in rows:
             case.run_plan(*row[:3], *row[3].split())

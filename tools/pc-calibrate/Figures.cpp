@@ -3,6 +3,7 @@
 // measured.
 //===----------------------------------------------------------------------===//
 #include "Figures.h"
+#include "comm/FreeMemory.h"
 #include "metrics/PeakRate.h"
 #include "pcrt/version.h"
 
@@ -44,6 +45,8 @@ public:
       machine[link] = 2 / (1 / results.carryOut.rate() + 1 / results.carryIn.rate());
     else
       guesses.push_back(link);
+    if (onDevice)
+      machine["host_bytes"] = pcrt::freeMemory().total / results.nodeRanks;
   }
 
   /// Attention takes flops / (peak x share), with half of the flops if masked. If its share grows with the number of

@@ -49,6 +49,7 @@ struct MachineModel {
   double opSeconds = 0;                   ///< fixed cost of each operation
   double diskBandwidth = 2.0e9;           ///< bytes per second of a rank from or to its scratch file
   double hostBandwidth = 2.5e10;          ///< bytes per second from or to page-locked memory of the host
+  double hostBytes = 0;                   ///< bytes of the host's memory per device; 0: not known
   int64_t nodeRanks = 0;                  ///< number of ranks that `node` connects; 0: all
   Link node{8.0e9, 0}, network{8.0e9, 0}; ///< connections inside a node, and between nodes
   double allReduceSpeed = 1;              ///< speed of an all_reduce inside a node, relative to other moves

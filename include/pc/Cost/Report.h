@@ -41,8 +41,8 @@ llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::Str
 /// is null if the axis cannot divide the work in this way.
 llvm::json::Array updateForms(mlir::ModuleOp placed, llvm::ArrayRef<std::string> axes, const MachineModel &machine);
 
-/// Returns the size in bytes of the largest arena of a planned module's programs.
-int64_t largestArena(mlir::ModuleOp planned);
+/// Returns the size in bytes, in one space, of the largest arena of a planned module's programs.
+int64_t largestArena(mlir::ModuleOp planned, Space space = Space::Device);
 
 /// Returns the peak bytes of activations, as in `memory_at_most`. Of several programs in the module, the one with the
 /// most counts.

@@ -19,20 +19,20 @@ static constexpr StringLiteral choices[] = {"",
                                             "states,parameters",
                                             "states,parameters,activations"};
 
-/// Returns the flag's value for `choice`, with the space in which the target keeps such values.
-static std::string flagOf(StringRef choice, const CompileOptions &options) {
+/// Returns the flag's value that keeps the values of `choice` in `space`.
+static std::string flagOf(StringRef choice, StringRef space) {
   std::string text;
   SmallVector<StringRef> kinds;
   choice.split(kinds, ',', -1, /*KeepEmpty=*/false);
   for (StringRef kind : kinds)
-    text += (text.empty() ? "" : ",") + kind.str() + (options.cuda() ? ":host" : ":disk");
+    text += (text.empty() ? "" : ",") + kind.str() + ":" + space.str();
   return text;
 }
 
 /// The options with `choice` in the plan, and in the flags that a search must keep.
-static CompileOptions optionsWith(StringRef choice, const CompileOptions &options) {
+static CompileOptions optionsWith(StringRef choice, StringRef space, const CompileOptions &options) {
   CompileOptions one = options;
-  std::string flag = flagOf(choice, options);
+  std::string flag = flagOf(choice, space);
   one.search.pins.erase("offload");
   if (!flag.empty())
     one.search.pins.set("offload", flag);
@@ -46,8 +46,7 @@ static CompileOptions optionsWith(StringRef choice, const CompileOptions &option
       continue;
     }
     for (StringRef kind : kinds)
-      one.plan.tactics.push_back(
-          Tactic(OffloadTactic::pass).with("what", kind).with("to", options.cuda() ? "host" : "disk"));
+      one.plan.tactics.push_back(Tactic(OffloadTactic::pass).with("what", kind).with("to", space));
   }
   return one;
 }
@@ -61,9 +60,27 @@ public:
                  CompletePlanWith complete)
       : model(model), from(from), options(options), machine(machine), complete(complete) {}
 
-  /// Tries one choice, without messages.
+  /// Tries one choice, without messages: on a CPU on disk, on a GPU on the host, or on disk if the host is too small.
   void attempt(StringRef choice) {
-    CompileOptions one = optionsWith(choice, options);
+    hostIsFull = false;
+    if (options.cuda())
+      attemptIn("host", choice);
+    if (!options.cuda() || hostIsFull)
+      attemptIn("disk", choice);
+  }
+
+  /// Whether no later choice can be cheaper. This is the case if the last choice fits and recomputes nothing, because
+  /// moving more values off the device then saves nothing. Plans that a search would find for later choices are not
+  /// considered.
+  bool isDone() const { return last && (last->search.isOn || chosen.empty()) && !last->plan.find<RecomputeTactic>(); }
+
+  std::optional<CompileOptions> best, last;
+  std::string chosen; ///< the flag's value
+  std::string refusal;
+
+private:
+  void attemptIn(StringRef space, StringRef choice) {
+    CompileOptions one = optionsWith(choice, space, options);
     one.search.isQuiet = true;
     std::string why;
     std::optional<double> seconds;
@@ -82,28 +99,28 @@ public:
     if (seconds && (!best || *seconds < bestSeconds)) {
       best = std::move(one);
       bestSeconds = *seconds;
-      chosen = choice.str();
+      chosen = flagOf(choice, space);
     }
   }
 
-  /// Whether no later choice can be cheaper. This is the case if the last choice fits and recomputes nothing, because
-  /// moving more values off the device then saves nothing. Plans that a search would find for later choices are not
-  /// considered.
-  bool isDone() const { return last && (last->search.isOn || chosen.empty()) && !last->plan.find<RecomputeTactic>(); }
-
-  std::optional<CompileOptions> best, last;
-  std::string chosen, refusal;
-
-private:
-  /// Returns the seconds of a completed plan; std::nullopt if it does not fit. A search has already priced its plan.
+  /// Returns the seconds of a completed plan; std::nullopt if it does not fit. A search has already priced its plan,
+  /// but does not look at the host.
   std::optional<double> secondsOf(const CompileOptions &one, std::string &why) {
+    std::optional<double> found;
     if (one.searched)
-      return one.searched->getArray("candidates")->front().getAsObject()->getNumber("step_seconds");
+      found = one.searched->getArray("candidates")->front().getAsObject()->getNumber("step_seconds");
+    if (found && (!options.cuda() || machine.hostBytes == 0))
+      return found;
     OwningOpRef<ModuleOp> copy = model.clone();
     std::optional<ProgramPrice> price =
         priceProgram(*copy, one, machine, why, [] { return true; }, {.parts = false, .memory = false}, from);
     if (!price)
       return std::nullopt;
+    hostIsFull = machine.hostBytes > 0 && static_cast<double>(price->hostBytes) > machine.hostBytes;
+    if (hostIsFull)
+      return std::nullopt;
+    if (found)
+      return found;
     int64_t limit = options.memoryLimitOn(machine);
     if (limit && price->trial.bytes > limit) {
       why = "the plan needs " + std::to_string(price->trial.bytes) + " bytes per rank, but " + std::to_string(limit) +
@@ -119,6 +136,7 @@ private:
   const MachineModel &machine;
   CompletePlanWith complete;
   double bestSeconds = 0;
+  bool hostIsFull = false; ///< the last choice needs more memory of the host than there is
 };
 
 } // namespace
@@ -150,7 +168,7 @@ pcrt_status pc::chooseOffload(ModuleOp model, Phase from, CompileOptions &option
   if (!options.search.isQuiet)
     model.emitRemark() << "--offload=auto: "
                        << (chooser.chosen.empty() ? "everything fits on the device"
-                                                  : "the plan has --offload=" + flagOf(chooser.chosen, options));
+                                                  : "the plan has --offload=" + chooser.chosen);
   chooser.best->search.isQuiet = options.search.isQuiet;
   options = std::move(*chooser.best);
   return PCRT_OK;

@@ -223,6 +223,7 @@ static void readBytes(ModuleOp planned, const CompileOptions &options, bool with
       price.besideArena += beside.getInteger(key).value_or(0);
   }
   price.trial.bytes = largestArena(planned) + price.besideArena;
+  price.hostBytes = largestArena(planned, Space::Host);
 }
 
 /// Compiles to the planned phase and predicts a step. Without stages, the same program with one more microbatch gives

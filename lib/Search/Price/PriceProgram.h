@@ -22,6 +22,7 @@ struct ProgramPrice {
   double optimizerSeconds = 0;    ///< after all passes, without moves; only without stages
   ArenaParts arena;               ///< only without stages
   int64_t besideArena = 0;        ///< the part of `trial.bytes` outside the arena
+  int64_t hostBytes = 0;          ///< the bytes that a rank keeps on its host, at most
   double activationBytes = 0;     ///< the maximum; only without stages
   std::vector<TaskMemory> memory; ///< only for pipelines, by stage
   double hopSeconds = 0;          ///< a message to the next stage
