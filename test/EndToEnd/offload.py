@@ -184,7 +184,8 @@ def main():
         rows = [(model, optimizer, plan, "states") for model in ("gpt2", "llama-tied", "qwen3_moe") for optimizer in OPTIMIZERS for plan in PLANS]
         rows += [(model, "adamw", plan, "states parameters activations" + " masters states,masters" * ("bf16" in plan))
                  for model in MODELS for plan in (EXPERTS if "moe" in model else PLANS)]
-        rows += [("gpt2", "adamw", plan + CUDA, "states:host parameters:host activations:host states:disk parameters:disk activations:disk") for plan in PLANS]
+        rows += [("gpt2", "adamw", plan + CUDA, "states:disk parameters:disk activations:disk") for plan in PLANS]
+        rows += [(model, "adamw", plan + CUDA, "states:host parameters:host activations:host" + " masters:host" * ("bf16" in plan)) for model in MODELS for plan in PLANS]
         rows = rows[int(which[4:])::8]
     else:
         rows = [(which, *more)] if more else QUICK
