@@ -99,7 +99,8 @@ private:
           receive && flows.insert({receive.getStage(), receive.getFlow()}).second)
         messageBytes += static_cast<int64_t>(receive.getSlots()) * byteSize(receive.getValue().getType());
       flops += static_cast<double>(times) * flopsOf(&op);
-      if (phase == StepPhase::Forward)
+      // The sum of losses may follow the seed (pc-fuse).
+      if (phase == StepPhase::Forward || (phase == StepPhase::Backward && sourceName(&op) == "loss"))
         addForward(&op, times);
       if (auto parameter = dyn_cast<ParameterOp>(op))
         add(parameter);

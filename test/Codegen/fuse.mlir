@@ -177,7 +177,8 @@ func.func @no_sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %h: tensor<6x4xbf16>
 
 // -----
 
-// Padded logits are written without their mask. Each kernel that reads them masked applies the mask itself.
+// Padded logits are written without their mask. Each kernel that reads them masked applies the mask itself. The move between the loss and the
+// gradient keeps them apart.
 // CHECK-LABEL: func.func @padded
 // CHECK: %[[L:.*]] = pc.einsum "r e, v e -> r v"
 // CHECK: pc.fusion (%[[A:.*]] = %[[L]] :
@@ -185,22 +186,49 @@ func.func @no_sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %h: tensor<6x4xbf16>
 // CHECK-NEXT: %[[MAX:.*]] = pc.reduce_max "r v -> r" %[[M]]
 // CHECK-NEXT: %[[SUM:.*]] = pc.sum_exp %[[M]], %[[MAX]]
 // CHECK-NEXT: pc.yield %[[MAX]], %[[SUM]]
+// CHECK: pc.all_reduce
 // CHECK: pc.seed
 // CHECK: pc.fusion (%[[B:.*]] = %[[L]] :
 // CHECK-NEXT: %[[N:.*]] = pc.mask_padding %[[B]] valid 7
 // CHECK-NEXT: %[[G:.*]] = pc.cross_entropy_grad %[[N]]
 // CHECK-NEXT: %[[Z:.*]] = pc.mask_padding %[[G]] valid 7 value 0
 // CHECK-NEXT: pc.yield %[[Z]]
+pc.mesh <tp = 2>
 func.func @padded(%x: tensor<6x4xf32>, %w: tensor<9x4xf32>, %t: tensor<6xi32>) -> (tensor<f32>, tensor<6x9xf32>) {
   %l = pc.einsum "r e, v e -> r v" %x, %w : (tensor<6x4xf32>, tensor<9x4xf32>) -> tensor<6x9xf32>
   %masked = pc.mask_padding %l valid 7 value -1.0e30 : (tensor<6x9xf32>) -> tensor<6x9xf32>
   %max = pc.reduce_max "r v -> r" %masked : (tensor<6x9xf32>) -> tensor<6xf32>
-  %sum = pc.sum_exp %masked, %max : (tensor<6x9xf32>, tensor<6xf32>) -> tensor<6xf32>
+  %part = pc.sum_exp %masked, %max : (tensor<6x9xf32>, tensor<6xf32>) -> tensor<6xf32>
+  %sum = pc.all_reduce sum %part on ["tp"] : (tensor<6xf32>) -> tensor<6xf32>
   %loss = pc.einsum "r ->" %sum : (tensor<6xf32>) -> tensor<f32>
   %d = pc.seed : tensor<6xf32>
   %g = pc.cross_entropy_grad %masked, %max, %sum, %t, %d : (tensor<6x9xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xi32>, tensor<6xf32>) -> tensor<6x9xf32>
   %z = pc.mask_padding %g valid 7 value 0.0 : (tensor<6x9xf32>) -> tensor<6x9xf32>
   return %loss, %z : tensor<f32>, tensor<6x9xf32>
+}
+
+// -----
+
+// The seed moves before the loss, so the gradient of the logits joins the kernel of the loss.
+// CHECK-LABEL: func.func @loss
+// CHECK: %[[SEED:.*]] = pc.seed
+// CHECK-NEXT: %[[D:.*]] = pc.einsum ", r -> r" %[[SEED]], %arg3
+// CHECK-NEXT: pc.fusion (%[[L:.*]] = %0 : {{.*}}, %[[T:.*]] = %arg2 : {{.*}}, %[[W:.*]] = %[[D]] : {{.*}}) {
+// CHECK-NEXT: %[[MAX:.*]] = pc.reduce_max "r v -> r" %[[L]]
+// CHECK-NEXT: %[[SUM:.*]] = pc.sum_exp %[[L]], %[[MAX]]
+// CHECK: pc.cross_entropy_grad %[[L]], %[[MAX]], %[[SUM]], %[[T]], %[[W]] :
+// CHECK: pc.einsum "r, r ->"
+// CHECK-NEXT: return
+func.func @loss(%x: tensor<6x4xf32>, %v: tensor<9x4xf32>, %t: tensor<6xi32>, %w: tensor<6xf32>) -> (tensor<f32>, tensor<6x9xf32>) {
+  %l = pc.einsum "r e, v e -> r v" %x, %v : (tensor<6x4xf32>, tensor<9x4xf32>) -> tensor<6x9xf32>
+  %max = pc.reduce_max "r v -> r" %l : (tensor<6x9xf32>) -> tensor<6xf32>
+  %sum = pc.sum_exp %l, %max : (tensor<6x9xf32>, tensor<6xf32>) -> tensor<6xf32>
+  %log = pc.log %sum : (tensor<6xf32>) -> tensor<6xf32>
+  %loss = pc.einsum "r, r ->" %log, %w : (tensor<6xf32>, tensor<6xf32>) -> tensor<f32>
+  %one = pc.seed : tensor<f32>
+  %d = pc.einsum ", r -> r" %one, %w : (tensor<f32>, tensor<6xf32>) -> tensor<6xf32>
+  %g = pc.cross_entropy_grad %l, %max, %sum, %t, %d : (tensor<6x9xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xi32>, tensor<6xf32>) -> tensor<6x9xf32>
+  return %loss, %g : tensor<f32>, tensor<6x9xf32>
 }
 
 // -----

@@ -98,7 +98,8 @@ static void checkDevices(const std::string &path) {
   truth.network.latency = 6e-6, truth.contendShare = 0.3;
 
   Measurements results;
-  results.device = {"NVIDIA H100 80GB HBM3", 90, int(truth.multiprocessors), int64_t(80e9)};
+  results.device = {"NVIDIA H100 80GB HBM3", 90, int(truth.multiprocessors), int64_t(80e9),
+                    int64_t(8 * truth.hostBytes)};
   results.sizes.products = {{6144, 1024, 2816}, {6144, 4096, 2816}};
   results.sizes.bf16Products = {{6144, 1024, 2816}, {6144, 8192, 2816}, {8192, 8192, 8192}};
   results.sizes.beside = 2;

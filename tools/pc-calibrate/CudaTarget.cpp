@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "comm/Collective.h"
+#include "comm/FreeMemory.h"
 #include "cuda/DeviceComm.h"
 #include "cuda/Memory.h"
 #include "cuda/MoveKernels.h"
@@ -75,7 +76,8 @@ public:
   DeviceFacts facts() const override {
     size_t unused = 0, total = 0;
     session.check(session.driver.cuMemGetInfo_v2(&unused, &total), "ask for the memory");
-    return {session.deviceName, session.arch, session.multiprocessors, int64_t(total)};
+    return {session.deviceName, session.arch, session.multiprocessors, int64_t(total),
+            int64_t(pcrt::freeMemory().total)};
   }
 
   void prepare(const Tables &made) override {

@@ -3,7 +3,6 @@
 // measured.
 //===----------------------------------------------------------------------===//
 #include "Figures.h"
-#include "comm/FreeMemory.h"
 #include "metrics/PeakRate.h"
 #include "pcrt/version.h"
 
@@ -46,7 +45,7 @@ public:
     else
       guesses.push_back(link);
     if (onDevice)
-      machine["host_bytes"] = pcrt::freeMemory().total / results.nodeRanks;
+      machine["host_bytes"] = double(results.device.hostBytes) / results.nodeRanks;
   }
 
   /// Attention takes flops / (peak x share), with half of the flops if masked. If its share grows with the number of

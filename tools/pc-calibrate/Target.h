@@ -45,7 +45,7 @@ struct Sizes {
 struct DeviceFacts {
   std::string name;
   int arch = 0, multiprocessors = 0;
-  int64_t memoryBytes = 0;
+  int64_t memoryBytes = 0, hostBytes = 0; ///< of the device, and of its host for all devices
 };
 
 /// A product of the table, and the offsets of its operands, in bytes from the beginning of the memory.

@@ -256,6 +256,39 @@ void fuseSums(Block &block, bool cuda) {
   }
 }
 
+/// Moves the seed of the backward pass, and what is computed from it for each token, before the ops that compute the
+/// loss from the logits, so that one kernel can compute the loss and the gradient of the logits. The gradient takes the
+/// place of the logits, so this needs no memory. Moves between ranks and tasks keep their order.
+void hoistSeeds(Block &block) {
+  for (auto gradient : block.getOps<CrossEntropyGradOp>()) {
+    Value logits = gradient.getLogits();
+    for (Operation *op = logits.getDefiningOp(); op && op->getBlock() == &block && rowSpace(op) && op->getNumOperands();
+         op = logits.getDefiningOp())
+      logits = op->getOperand(0);
+    Operation *before = logits.getDefiningOp();
+    if (!before || before->getBlock() != &block)
+      continue;
+    before = before->getNextNode();
+    SmallVector<Operation *> hoisted;
+    bool isOrdered = false; // whether a move, a task or a round comes before the gradient
+    for (Operation *op = before; op && op != gradient; op = op->getNextNode()) {
+      isOrdered |= isa<MoveOpInterface, TaskOp, RoundOfRowsOp>(op);
+      bool followsSeed = isa<SeedOp>(op), isReady = true;
+      for (Value operand : op->getOperands()) {
+        Operation *definition = operand.getDefiningOp();
+        bool isHoisted = llvm::is_contained(hoisted, definition);
+        followsSeed |= isHoisted;
+        isReady &= isHoisted || !definition || definition->getBlock() != &block || definition->isBeforeInBlock(before);
+      }
+      if (followsSeed && isReady)
+        hoisted.push_back(op);
+    }
+    if (!isOrdered)
+      for (Operation *op : hoisted)
+        op->moveBefore(before);
+  }
+}
+
 /// A growing group of row ops and the position (op number in the block) at which it will be placed.
 struct RowGroup {
   SmallVector<Operation *> ops;
@@ -503,6 +536,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
       if (target != "cuda")
         fuseCodes(*block);
       fuseStates(*block);
+      hoistSeeds(*block);
       RowFuser(*block, target == "cuda").run();
     }
   }

@@ -39,6 +39,8 @@ struct Node {
   int sum = -1;                  ///< number of the sum over rows; -1: none
   int scratch = -1;              ///< number of the scratch row that keeps it for later segments; -1: none
   bool recompute = false;        ///< later segments compute it again, because it is cheap
+  mlir::Type loaded;             ///< of a row that is loaded: the type of its elements in memory
+  Ptr kept;                      ///< on a GPU, shared memory that keeps a loaded row for later segments; null: none
 };
 
 /// One row kernel: expand() adds the nodes of each op, bind() and result() connect them with buffers, and emit() writes
@@ -141,6 +143,8 @@ private:
 
   /// The functions below write the nodes: they assign nodes to loops, and write the loops.
   void schedule();
+  void keepRows();
+  bool isReadIn(int load, int segment) const;
   int64_t scratchElements() const { return (numScratch + numSums) * columns; }
   void emitRows();
   void emitSums();

@@ -46,6 +46,8 @@ int RowProgram::load(Value value, View view, int64_t period) {
   if (view == View::Full || view == View::Periodic)
     rowTypes.push_back(buffer.element);
   nodes[n].space = view == View::Scalar ? Space::Scalar : view == View::Row ? Space::Row : Space::Full;
+  if (view == View::Full)
+    nodes[n].loaded = buffer.element;
   return n;
 }
 

@@ -11,6 +11,9 @@ using namespace pc;
 using namespace pc::rowprogram;
 using kernels::Emitter;
 
+/// The most bytes of shared memory for rows: two blocks of a kernel fit on a multiprocessor of sm_90, and one of sm_80.
+static constexpr int64_t mostKeptBytes = 112 * 1024;
+
 /// Assigns nodes to segments, and decides for each value how a later segment gets it.
 void RowProgram::schedule() {
   for (Node &n : nodes) {
@@ -26,7 +29,7 @@ void RowProgram::schedule() {
   // The operands are still intact, because a fusion with a reduction overwrites an operand only in its last segment
   // (mayShareHome).
   if (k.simt)
-    return;
+    return keepRows();
   for (Node &n : nodes)
     for (int a : n.args) {
       Node &arg = nodes[a];
@@ -38,6 +41,37 @@ void RowProgram::schedule() {
     }
 }
 
+/// Whether the column loop of `segment` needs elements of node `load`.
+bool RowProgram::isReadIn(int load, int segment) const {
+  std::function<bool(int)> needs = [&](int n) {
+    return n == load || (nodes[n].space == Space::Full && llvm::any_of(nodes[n].args, needs));
+  };
+  return llvm::any_of(nodes, [&](const Node &n) {
+    bool isRoot = n.reduction != Reduction::None || (n.space == Space::Full && !n.stores.empty());
+    return n.segment == segment && isRoot && llvm::any_of(n.args, needs);
+  });
+}
+
+/// Keeps loaded rows in shared memory if they exceed the registers and several segments read them. A thread reads only
+/// what it has written itself, so no barrier is needed.
+void RowProgram::keepRows() {
+  if (columns <= kernels::SimtEmitter::longestKept)
+    return;
+  int last = 0;
+  for (const Node &n : nodes)
+    last = std::max(last, n.segment);
+  int64_t bytes = 0;
+  for (auto [i, n] : llvm::enumerate(nodes)) {
+    if (!n.loaded || !isReadIn(i, 0) || llvm::none_of(llvm::seq(1, last + 1), [&](int s) { return isReadIn(i, s); }))
+      continue;
+    int64_t more = columns * n.loaded.getIntOrFloatBitWidth() / 8;
+    if (bytes + more > mostKeptBytes)
+      continue;
+    bytes += more;
+    n.kept = k.simt->sharedTile(columns, n.loaded);
+  }
+}
+
 /// The value of node n inside the column loop of `segment`.
 Num RowProgram::value(int n, const Position &at, SmallVectorImpl<Num> &cache, int segment) {
   Node &nd = nodes[n];
@@ -45,6 +79,8 @@ Num RowProgram::value(int n, const Position &at, SmallVectorImpl<Num> &cache, in
     return rowValues[n];
   if (cache[n].v)
     return cache[n];
+  if (nd.segment < segment && nd.kept.base)
+    return cache[n] = nd.kept.load(at.column, at.width);
   if (nd.segment < segment && !nd.args.empty() && !nd.recompute) {
     if (!nd.stores.empty())
       return cache[n] = nd.stores[0].load(at.row * columns + at.column, at.width);
@@ -73,7 +109,7 @@ void RowProgram::emitSegment(int segment, Num row) {
     } else if (n.reduction != Reduction::None) {
       reductions.push_back(i);
       isMax.push_back(n.reduction == Reduction::Max);
-    } else if (n.space == Space::Full && (!n.stores.empty() || n.scratch >= 0)) {
+    } else if (n.space == Space::Full && (!n.stores.empty() || n.scratch >= 0 || n.kept.base)) {
       stored.push_back(i);
     }
   }
@@ -98,6 +134,8 @@ void RowProgram::emitSegment(int segment, Num row) {
         to.store(v, row * columns + column);
       if (nodes[n].scratch >= 0)
         k.scratch.store(v, column + nodes[n].scratch * columns);
+      if (nodes[n].kept.base)
+        nodes[n].kept.store(v, column);
     }
   };
   std::optional<kernels::SimtEmitter::SumExp> sumExp;
