@@ -399,6 +399,12 @@ private:
       // both.
       if (seedsBefore[here] != seedsBefore[position])
         return false;
+      // The gradient of the logits takes their place, so it must not move before their other readers.
+      if (auto gradient = dyn_cast<CrossEntropyGradOp>(op);
+          gradient && llvm::any_of(gradient.getLogits().getUsers(), [&](Operation *user) {
+            return user != op && !isMember(group, user) && positionOf(user) >= position;
+          }))
+        return false;
     } else {
       // A gathered value is freed after its reader, so a reader must not move down across another move.
       if (movesBefore[here] != movesBefore[position] && readsGathered(group))
