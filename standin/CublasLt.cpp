@@ -1,11 +1,9 @@
 //===- CublasLt.cpp - Matrix products as cuBLASLt offers them -------------===//
-// Supports column-major operands in f32 or bf16, f32 accumulation, and the epilogues that the project uses. A product
-// overwrites the workspace of its algorithm with garbage, so that sharing it between streams shows in results as well
-// as in the order checker. Products that cuBLASLt is documented to refuse are refused.
+// Supports column-major operands in f32, bf16 or 8 bits (LtFloat8.cpp), f32 accumulation, and the epilogues that the
+// project uses. A product overwrites the workspace of its algorithm with garbage, so that sharing it between streams
+// shows in results as well as in the order checker. Products that cuBLASLt is documented to refuse are refused.
 //===----------------------------------------------------------------------===//
-#include "standin/abi/CublasLt.h"
-#include "standin/Capture.h"
-#include "standin/Numbers.h"
+#include "standin/LtProduct.h"
 
 #include <algorithm>
 #include <chrono>
@@ -15,36 +13,6 @@
 using namespace pc::standin;
 
 namespace {
-
-/// The contents of a cublasLtMatmulDesc_t.
-struct Desc {
-  int pointerMode = 0, transA = 0, transB = 0, epilogue = CUBLASLT_EPILOGUE_DEFAULT, smTarget = 0;
-  void *bias = nullptr, *aux = nullptr;
-  int64_t biasStride = 0, auxLeading = 0, auxStride = 0;
-  int auxType = -1, biasType = -1;
-};
-
-/// The contents of a cublasLtMatrixLayout_t: a matrix in column-major order, or a batch of them.
-struct Layout {
-  int type;
-  int64_t rows, columns, leading;
-  int batch = 1;
-  int64_t batchStride = 0;
-
-  int64_t elementBytes() const { return type == CUDA_R_16BF ? 2 : 4; }
-  float load(const void *base, int64_t b, int64_t row, int64_t column) const {
-    int64_t at = b * batchStride + column * leading + row;
-    return type == CUDA_R_16BF ? fromBf16(static_cast<const uint16_t *>(base)[at])
-                               : static_cast<const float *>(base)[at];
-  }
-  void store(void *base, int64_t b, int64_t row, int64_t column, float value) const {
-    int64_t at = b * batchStride + column * leading + row;
-    if (type == CUDA_R_16BF)
-      static_cast<uint16_t *>(base)[at] = toBf16(value);
-    else
-      static_cast<float *>(base)[at] = value;
-  }
-};
 
 /// The contents of a cublasLtMatmulPreference_t.
 struct Preference {
@@ -56,13 +24,6 @@ struct Algorithm {
   uint64_t magic, shape, workspace, index;
 };
 constexpr uint64_t algorithmMagic = 0x7063207374616e64;
-
-/// A product without its pointers.
-struct Product {
-  Desc desc;
-  Layout a, b, c, d;
-  int64_t m, n, k;
-};
 
 Desc &get(cublasLtMatmulDesc_t desc) { return *reinterpret_cast<Desc *>(desc); }
 Layout &get(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Layout *>(layout); }
@@ -95,15 +56,22 @@ static std::string check(Product &p) {
       (desc.transB ? p.b.columns : p.b.rows) != p.k || p.c.rows != p.m || p.c.columns != p.n)
     return "shapes do not match";
   for (const Layout *layout : {&p.a, &p.b, &p.c, &p.d}) {
-    if (layout->type != CUDA_R_32F && layout->type != CUDA_R_16BF)
-      return "a type other than f32 and bf16";
+    if (layout->type != CUDA_R_32F && layout->type != CUDA_R_16BF && !layout->isFloat8())
+      return "a type other than f32, bf16, E4M3 and E5M2";
     if (layout->leading < layout->rows)
       return "a leading dim smaller than the number of rows";
     if (layout->batch != p.d.batch)
       return "different numbers of matrices in the batch";
   }
-  if (p.a.type != p.b.type || p.c.type != p.d.type || (p.a.type == CUDA_R_32F && p.d.type != CUDA_R_32F))
+  if (hasFloat8(p)) {
+    if (std::string why = checkFloat8(p); !why.empty())
+      return why;
+  } else if (p.d.isFloat8() || desc.scalesOfA || desc.scalesOfB || desc.scaleModeOfA || desc.scaleModeOfB ||
+             desc.fastAccumulation) {
+    return "scales of operands that are not floats of 8 bits";
+  } else if (p.a.type != p.b.type || p.c.type != p.d.type || (p.a.type == CUDA_R_32F && p.d.type != CUDA_R_32F)) {
     return "a combination of types that cuBLASLt does not have";
+  }
   if (desc.pointerMode != 0)
     return "scalars in device memory";
   if (desc.smTarget < 0 || desc.smTarget > multiprocessors)
@@ -135,7 +103,8 @@ static uint64_t shapeOf(const Product &p) {
     for (int64_t value : {int64_t(layout->type), layout->rows, layout->columns, layout->leading, int64_t(layout->batch),
                           layout->batchStride})
       add(value);
-  for (int value : {p.desc.transA, p.desc.transB, p.desc.epilogue, p.desc.smTarget})
+  for (int value :
+       {p.desc.transA, p.desc.transB, p.desc.epilogue, p.desc.smTarget, p.desc.scaleModeOfA, p.desc.scaleModeOfB})
     add(value);
   return hash;
 }
@@ -164,6 +133,8 @@ struct FloatMatrix {
       return;
     }
     leading = layout.rows;
+    if (layout.isFloat8()) // see multiplyFloat8
+      return;
     converted.resize(layout.rows * layout.columns);
     data = converted.data();
     auto *from = static_cast<const uint16_t *>(base) + batch * layout.batchStride;
@@ -173,17 +144,15 @@ struct FloatMatrix {
   }
   float at(int64_t row, int64_t column) const { return data[column * leading + row]; }
 
-  const float *data;
+  const float *data = nullptr;
   int64_t leading;
   std::vector<float> converted;
 };
 } // namespace
 
-/// Computes one product of the batch. The sum over k is cut into `parts`, which are added up one by one.
-static void multiplyOne(const Product &p, int64_t parts, int64_t batch, float alpha, const void *a, const void *b,
-                        float beta, const void *c, void *d) {
-  FloatMatrix left(p.a, a, batch), right(p.b, b, batch);
-  std::vector<float> product(p.m * p.n);
+/// Multiplies operands of f32 or bf16. The sum over k is cut into `parts`, which are added up one by one.
+static void multiplyParts(const Product &p, int64_t parts, const FloatMatrix &left, const FloatMatrix &right,
+                          std::vector<float> &product) {
   // Column-major D is row-major D^T = op(B)^T op(A)^T.
   std::vector<float> part(parts > 1 ? product.size() : 0);
   for (int64_t i = 0; i < parts; ++i) {
@@ -195,6 +164,17 @@ static void multiplyOne(const Product &p, int64_t parts, int64_t batch, float al
     for (size_t at = 0; at < part.size(); ++at)
       product[at] += part[at];
   }
+}
+
+/// Computes one product of the batch. The sum over k is cut into `parts`.
+static void multiplyOne(const Product &p, int64_t parts, int64_t batch, float alpha, const void *a, const void *b,
+                        float beta, const void *c, void *d) {
+  FloatMatrix left(p.a, a, batch), right(p.b, b, batch);
+  std::vector<float> product(p.m * p.n);
+  if (hasFloat8(p))
+    multiplyFloat8(p, a, b, product);
+  else
+    multiplyParts(p, parts, left, right, product);
   const Desc &desc = p.desc;
   int epilogue = desc.epilogue;
   Layout bias{p.d.type, biasLength(p), 1, biasLength(p), p.d.batch, desc.biasStride};
@@ -275,6 +255,8 @@ PC_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d
     return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the bias is missing");
   if (hasAux(p.desc.epilogue) && !p.desc.aux)
     return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the auxiliary matrix is missing");
+  if (std::string why = hasFloat8(p) ? checkFloat8Pointers(p, a, b, d) : std::string(); !why.empty())
+    return refuseProduct(CUBLAS_STATUS_NOT_SUPPORTED, why);
   if (reinterpret_cast<uintptr_t>(workspace) % 256)
     return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the workspace is not aligned to 256 bytes");
   float alphaValue, betaValue;
@@ -287,6 +269,8 @@ PC_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d
     work.name += " on " + std::to_string(p.desc.smTarget) + " multiprocessors";
   addAccesses(work.accesses, p.a, a, false);
   addAccesses(work.accesses, p.b, b, false);
+  if (hasFloat8(p))
+    addScales(work.accesses, p);
   if (betaValue != 0)
     addAccesses(work.accesses, p.c, c, false);
   if (p.desc.bias && (hasBias(p.desc.epilogue) || hasBiasGradient(p.desc.epilogue)))
@@ -452,6 +436,11 @@ PC_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t des
     CASE(SM_COUNT_TARGET, smTarget)
     CASE(EPILOGUE_AUX_DATA_TYPE, auxType)
     CASE(BIAS_DATA_TYPE, biasType)
+    CASE(A_SCALE_POINTER, scalesOfA)
+    CASE(B_SCALE_POINTER, scalesOfB)
+    CASE(A_SCALE_MODE, scaleModeOfA)
+    CASE(B_SCALE_MODE, scaleModeOfB)
+    CASE(FAST_ACCUM, fastAccumulation)
 #undef CASE
   default:
     return refuseProduct(CUBLAS_STATUS_NOT_SUPPORTED, "attribute " + std::to_string(static_cast<int>(attribute)));

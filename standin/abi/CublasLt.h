@@ -14,6 +14,8 @@
   X(CUBLAS_STATUS_NOT_SUPPORTED, 15)                                                                                   \
   X(CUDA_R_32F, 0)                                                                                                     \
   X(CUDA_R_16BF, 14)                                                                                                   \
+  X(CUDA_R_8F_E4M3, 28)                                                                                                \
+  X(CUDA_R_8F_E5M2, 29)                                                                                                \
   X(CUBLAS_COMPUTE_32F, 68)                                                                                            \
   X(CUBLAS_COMPUTE_32F_FAST_TF32, 77)                                                                                  \
   X(CUBLAS_OP_N, 0)                                                                                                    \
@@ -32,8 +34,15 @@
   X(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 12)                                                                          \
   X(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, 13)                                                                \
   X(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, 15)                                                                          \
+  X(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, 17)                                                                          \
+  X(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, 18)                                                                          \
   X(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, 22)                                                                   \
+  X(CUBLASLT_MATMUL_DESC_FAST_ACCUM, 25)                                                                               \
   X(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 26)                                                                           \
+  X(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, 31)                                                                             \
+  X(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, 32)                                                                             \
+  X(CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, 4)                                                                        \
+  X(CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, 5)                                                                    \
   X(CUBLASLT_MATMUL_PREF_SEARCH_MODE, 0)                                                                               \
   X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                                                       \
   X(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)                                                                     \

@@ -1,6 +1,6 @@
 //===- products.cpp - The stand-in's cuBLASLt compared with plain sums ----===//
-// Every layout, dtype and epilogue that the runtime uses, products that must be refused, and two streams that share a
-// workspace.
+// Every layout, dtype, scale mode and epilogue that the runtime uses, products that must be refused, and two streams
+// that share a workspace.
 //===----------------------------------------------------------------------===//
 #include "Cuda.h"
 #include "standin/Numbers.h"
@@ -211,6 +211,105 @@ void testSharedWorkspace() {
   OK(cublasLtMatmulPreferenceDestroy(preference));
 }
 
+/// A product of floats of 8 bits, with scales for vectors or squares of 128. Fields may be changed to what the library
+/// does not have.
+struct CodeCase {
+  int64_t m = 128, n = 256, k = 384;
+  int typeA = CUDA_R_8F_E4M3, typeB = CUDA_R_8F_E4M3, result = CUDA_R_16BF;
+  int modeA = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, modeB = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+  int32_t transA = 1, transB = 0;
+  int8_t fast = 0;
+  int epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  int64_t scalesAt = 0; ///< Bytes after an aligned address.
+};
+
+/// The number of a code (OCP 8-bit Floating Point Specification), by its fields.
+double numberOf(uint8_t code, bool e5m2) {
+  const int bits = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7, exponent = (code & 0x7f) >> bits;
+  const double mantissa = double(code & ((1 << bits) - 1)) / (1 << bits);
+  const double size = exponent ? std::ldexp(1 + mantissa, exponent - bias) : std::ldexp(mantissa, 1 - bias);
+  return code & 0x80 ? -size : size;
+}
+
+/// Runs the product. Returns "" if all elements are right, or why the stand-in refuses it.
+std::string runCodes(const CodeCase &test) {
+  const int64_t blocks = test.k / 128, row = (blocks + 3) / 4 * 4;
+  auto *a = deviceArray<uint8_t>(test.m * test.k), *b = deviceArray<uint8_t>(test.n * test.k);
+  auto *d = deviceArray<char>(test.m * test.n * 4);
+  auto *scalesA = deviceArray<float>(test.m * row + 8) + test.scalesAt / 4,
+       *scalesB = deviceArray<float>(test.n * row + 8);
+  auto fill = [](uint8_t *codes, int64_t count, int64_t step) { // magnitudes below 2
+    for (int64_t i = 0; i < count; ++i)
+      codes[i] = static_cast<uint8_t>(i * step % 0x40 | (i % 3 == 0 ? 0x80 : 0));
+  };
+  fill(a, test.m * test.k, 7919), fill(b, test.n * test.k, 104729);
+  for (auto [scales, count] : {std::pair(scalesA, test.m * row), std::pair(scalesB, test.n * row)})
+    for (int64_t i = 0; i < count; ++i)
+      scales[i] = std::ldexp(1.0f, static_cast<int>(i * 31 % 7) - 3);
+  cublasLtMatmulDesc_t desc;
+  OK(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  set(desc, CUBLASLT_MATMUL_DESC_TRANSA, test.transA);
+  set(desc, CUBLASLT_MATMUL_DESC_TRANSB, test.transB);
+  set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(test.epilogue));
+  set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, test.fast);
+  set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t(test.modeA));
+  set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t(test.modeB));
+  set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scalesA);
+  set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scalesB);
+  cublasLtMatrixLayout_t ofA, ofB, ofD;
+  OK(cublasLtMatrixLayoutCreate(&ofA, test.typeA, test.transA ? test.k : test.m, test.transA ? test.m : test.k,
+                                test.transA ? test.k : test.m));
+  OK(cublasLtMatrixLayoutCreate(&ofB, test.typeB, test.transB ? test.n : test.k, test.transB ? test.k : test.n,
+                                test.transB ? test.n : test.k));
+  OK(cublasLtMatrixLayoutCreate(&ofD, test.result, test.m, test.n, test.m));
+  const float one = 1, zero = 0;
+  std::string why;
+  if (cublasLtMatmul(handle, desc, &one, a, ofA, b, ofB, &zero, d, ofD, d, ofD, nullptr, nullptr, 0, stream))
+    why = cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED);
+  OK(cuStreamSynchronize(stream));
+  auto scaleOf = [&](const float *scales, int mode, int64_t rows, int64_t r, int64_t block) {
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ? scales[block * rows + r] : scales[r / 128 * row + block];
+  };
+  for (int64_t i = 0; why.empty() && i < test.m * test.n; i += 97) {
+    const int64_t r = i % test.m, c = i / test.m;
+    double sum = 0;
+    for (int64_t k = 0; k < test.k; ++k)
+      sum +=
+          numberOf(a[r * test.k + k], test.typeA == CUDA_R_8F_E5M2) * scaleOf(scalesA, test.modeA, test.m, r, k / 128) *
+          numberOf(b[c * test.k + k], test.typeB == CUDA_R_8F_E5M2) * scaleOf(scalesB, test.modeB, test.n, c, k / 128);
+    const double got =
+        test.result == CUDA_R_16BF ? fromBf16(reinterpret_cast<uint16_t *>(d)[i]) : reinterpret_cast<float *>(d)[i];
+    if (std::fabs(got - sum) > 1e-3 + 5e-3 * std::fabs(sum))
+      why = "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " + std::to_string(sum);
+  }
+  OK(cublasLtMatmulDescDestroy(desc));
+  return why;
+}
+
+/// Products of floats of 8 bits that the library has, and others.
+void testCodes() {
+  const int vectors = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, squares = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  for (auto [modeA, modeB] : {std::pair(vectors, vectors), std::pair(vectors, squares), std::pair(squares, vectors)})
+    for (int result : {CUDA_R_16BF, CUDA_R_32F})
+      for (int typeB : {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2})
+        expect(runCodes({.typeB = typeB, .result = result, .modeA = modeA, .modeB = modeB}).empty(),
+               "a product of floats of 8 bits");
+  auto refused = [&](const CodeCase &test, const char *why) { expect(has(runCodes(test), why), why); };
+  refused({.modeA = squares, .modeB = squares}, "scales of 128 x 128 blocks in both operands");
+  refused({.modeA = 0}, "scale mode 0");
+  refused({.typeA = CUDA_R_8F_E5M2, .typeB = CUDA_R_8F_E5M2}, "E5M2 times E5M2");
+  refused({.typeB = CUDA_R_16BF}, "one operand of 8 bits, and one that is not");
+  refused({.result = CUDA_R_8F_E4M3}, "a result other than f32 and bf16");
+  refused({.transA = 0}, "a layout other than TN");
+  refused({.transB = 1}, "a layout other than TN");
+  refused({.fast = 1}, "fast accumulation with block scales");
+  refused({.epilogue = CUBLASLT_EPILOGUE_BIAS}, "an epilogue after a product of floats of 8 bits");
+  refused({.k = 392}, "rows that are not multiples of 16 bytes");
+  refused({.n = 252}, "m or n that is not a multiple of 8");
+  refused({.scalesAt = 4}, "not at multiples of 16 bytes");
+  refused({.typeA = CUDA_R_16BF, .typeB = CUDA_R_16BF}, "scales of operands that are not floats of 8 bits");
+}
+
 } // namespace
 
 int main() {
@@ -225,6 +324,7 @@ int main() {
                              CUBLASLT_EPILOGUE_BGRADB})
           for (int64_t batch : {1, 3})
             run({transA, transB, types > 0, types == 2, epilogue, batch, batch == 3 ? 1.0f : 0.0f});
+  testCodes();
   testSharedWorkspace();
   OK(cublasLtDestroy(handle));
   return finishChecks();
