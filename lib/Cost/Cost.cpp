@@ -6,6 +6,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/Liveness.h"
@@ -278,7 +279,8 @@ double pc::copySeconds(double wire, double seconds, const MachineModel &machine)
 
 double pc::productSeconds(const ProductWork &work, const MachineModel &machine) {
   double share = machine.productShare * (work.bf16 && work.unaligned ? machine.unalignedShare : 1);
-  double rate = (work.bf16 ? machine.bf16Flops : machine.f32Flops) * share;
+  const bool fp8 = work.fp8 && machine.fp8Flops > 0;
+  double rate = (fp8 ? machine.fp8Flops : work.bf16 ? machine.bf16Flops : machine.f32Flops) * share;
   bool hasTiles = work.m * work.n > 1; // otherwise it is a sum of products, which does not use tensor cores
   if (machine.multiprocessors == 0 || machine.productTiles.empty() || !hasTiles)
     return 2 * work.count * work.m * work.n * work.k / rate;
@@ -292,7 +294,8 @@ double pc::productSeconds(const ProductWork &work, const MachineModel &machine) 
     for (double cuts : {1.0, 2.0, 4.0, 8.0}) {
       if (cuts > 1 && (work.k / cuts < 1024 || tiles * cuts > 4 * all))
         break;
-      double steps = work.k / cuts + machine.productRamp;
+      // A start and an end take the same time at any rate, and a step along k half of it with operands of 8 bits.
+      double steps = work.k / cuts + machine.productRamp * (fp8 ? 2 : 1);
       best = std::min(best, std::ceil(tiles * cuts / all) * all * 2 * rows * columns * steps / (rate * tile.share));
     }
   }
@@ -358,6 +361,7 @@ static ProductWork workOf(EinsumOp op, const FactorRule &rule, double flops) {
   };
   ProductWork work{1, sizeOf(groups.m), sizeOf(groups.n), sizeOf(groups.k), false, isUnaligned(op, rule)};
   work.bf16 = getElementTypeOrSelf(op->getOperand(0)).isBF16();
+  work.fp8 = multipliesCodes(op);
   work.count = flops / (2 * work.m * work.n * work.k);
   return work;
 }

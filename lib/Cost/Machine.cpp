@@ -60,6 +60,7 @@ static std::vector<MachineModel> makeAll() {
   MachineModel h100 = gpu("h100", "NVIDIA H100 SXM 80 GB, 8 in a DGX H100");
   h100.f32Flops = 67e12;
   h100.bf16Flops = 989e12;
+  h100.fp8Flops = 1979e12;
   h100.productShare = 0.73;
   h100.multiprocessors = 132;
   h100.sharedBandwidth = 30.9e12;
@@ -123,6 +124,7 @@ static constexpr double any = 1e300;
 static const Figure figures[] = {
     {"f32_flops", [](MachineModel &m) -> double & { return m.f32Flops; }, any},
     {"bf16_flops", [](MachineModel &m) -> double & { return m.bf16Flops; }, any},
+    {"fp8_flops", [](MachineModel &m) -> double & { return m.fp8Flops; }, any, false, true},
     {"product_share", [](MachineModel &m) -> double & { return m.productShare; }, 1},
     {"unaligned_share", [](MachineModel &m) -> double & { return m.unalignedShare; }, 1},
     {"accumulate_seconds", [](MachineModel &m) -> double & { return m.accumulateSeconds; }, any, false, true},

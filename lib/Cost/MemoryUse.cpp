@@ -6,6 +6,7 @@
 #include "MemoryUse.h"
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/Contraction.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
 
@@ -90,8 +91,12 @@ bool isWeight(Value value) {
   if (auto wait = dyn_cast_or_null<WaitOp>(op))
     return isa<AllGatherOp>(wait.getStart().getMoves()[cast<OpResult>(value).getResultNumber()]) &&
            isWeight(wait.getStart().getInputs()[cast<OpResult>(value).getResultNumber()]);
-  return isa_and_nonnull<ParameterOp>(op) ||
-         (isa_and_nonnull<CastOp, AllGatherOp, ResizeOp, EncodeOp>(op) && isWeight(op->getOperand(0)));
+  auto einsum = dyn_cast_or_null<EinsumOp>(op);
+  auto fusion = dyn_cast_or_null<FusionOp>(op); // of pc-multiply-codes
+  const bool isCopy = isa_and_nonnull<CastOp, AllGatherOp, ResizeOp, EncodeOp>(op) ||
+                      (einsum && isTransposition(einsum)) ||
+                      (fusion && isa<EncodeOp>(fusion.getBody().front().front()));
+  return isa_and_nonnull<ParameterOp>(op) || (isCopy && isWeight(op->getOperand(0)));
 }
 
 /// Returns true if both passes of a microbatch read a gathered weight, as they do if it is gathered once for all

@@ -309,8 +309,12 @@ static json::Value describeStates(ModuleOp program) {
 /// What a step rounds to codes, apart from states, with the bits and the bound of the error of an element: the matrices
 /// that the passes read, the operands of products in fp8, and the gradients that ranks add, by move.
 static json::Array describeLossy(ModuleOp program, const Totals &totals) {
-  int64_t matrices = 0, operands = 0;
+  int64_t matrices = 0, operands = 0, decoded = 0;
   bool hasE5M2 = false;
+  program.walk([&](DecodeOp decode) {
+    auto reads = [](Operation *user) { return isa<EinsumOp>(user) && multipliesCodes(cast<EinsumOp>(user)); };
+    decoded += decode.getIsFloat8() && !llvm::any_of(decode->getUsers(), reads);
+  });
   program.walk([&](EncodeOp encode) {
     matrices += encode.getIsLinear();
     operands += encode.getIsFloat8();
@@ -324,6 +328,8 @@ static json::Array describeLossy(ModuleOp program, const Totals &totals) {
   add("weights", matrices, "largest magnitude of the block / 254");
   add("operands", operands,
       "the element / " + std::to_string(hasE5M2 ? 8 : 16) + " or largest magnitude of the block / 2^17");
+  if (operands)
+    (*rows.back().getAsObject())["decoded"] = decoded;
   for (auto &[key, row] : totals.codes)
     rows.push_back(json::Object{{"what", "gradients"},
                                 {"axis", std::get<0>(key)},

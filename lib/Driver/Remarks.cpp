@@ -69,8 +69,12 @@ static void addLossy(const json::Object &report, const Plan &plan, json::Array &
     if (int64_t tensors = most(what, "tensors"))
       remarks.push_back(
           llvm::formatv("{0} {1}; every step rounds them, on all plans in the same way", tensors, text).str());
-  if (most("operands", "tensors"))
-    remarks.push_back("products decode floats of 8 bits to bf16, so a step takes longer than with --precision=bf16");
+  if (int64_t decoded = most("operands", "decoded"))
+    remarks.push_back(llvm::formatv("{0} operands of products are decoded to bf16, which takes longer than "
+                                    "--precision=bf16; with --arch=sm_90a, products multiply floats of 8 bits if their "
+                                    "dims are multiples of 128",
+                                    decoded)
+                          .str());
 }
 
 json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {

@@ -73,5 +73,15 @@ bool pc::isOfRouter(Value value) {
   });
 }
 
+bool pc::isTransposition(EinsumOp op) {
+  FactorRule rule = op.getFactorRule();
+  if (op.getInputs().size() != 1 || rule.operands.size() != 1 || rule.results.size() != 1)
+    return false;
+  auto from = llvm::to_vector(rule.operands[0]), to = llvm::to_vector(rule.results[0]);
+  llvm::sort(from);
+  llvm::sort(to);
+  return from == to && std::adjacent_find(from.begin(), from.end()) == from.end();
+}
+
 bool pc::isDispatch(EinsumOp op) { return brings(op, areOfTokens, areOfEntries); }
 bool pc::isCombine(EinsumOp op) { return brings(op, areOfEntries, areOfTokens); }

@@ -1,11 +1,12 @@
 //===- ElementTypes.cpp - Verifies the element types of ops ------------------------===//
 // This file checks four constraints. (T1) Data are f32, bf16 or f64 (f64 only for the interpreter), and indices are
 // i32. (T2) statistics and optimizer states are not bf16. The table lists the operands and results that are not data,
-// for all ops with factors. (T3) Only an einsum that multiplies codes with their scales, ops that code blocks, and
-// views have codes. (T4) A view keeps the element type.
+// for all ops with factors. (T3) Only einsums that multiply codes with their scales or transpose codes, ops that code
+// blocks, and views have codes. (T4) A view or a transposition of codes keeps the element type.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
+#include "pc/IR/Contraction.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 
@@ -77,8 +78,9 @@ LogicalResult pc::detail::verifyElementTypes(Operation *op) {
   bool cast = isa<CastOp>(op), view = isa<ColumnsOp, ReshapeOp>(op);
   auto einsum = dyn_cast<EinsumOp>(op);
   auto isOfCodes = [](Type type) { return isCode(getElementTypeOrSelf(type)); };
-  const bool copies =
-      isa<CopyOp>(op) && isOfCodes(op->getOperand(0).getType()) && isOfCodes(op->getResult(0).getType());
+  const bool copies = (isa<CopyOp>(op) || (einsum && isTransposition(einsum))) &&
+                      isOfCodes(op->getOperand(0).getType()) && isOfCodes(op->getResult(0).getType());
+  view |= copies && einsum;
   const bool readsCodes = (einsum && isDecoding(einsum)) || isa<DecodeOp>(op) || copies,
              makesCodes = isa<EncodeOp>(op) || copies;
   auto check = [&](StringRef what, unsigned i, Type type, ArrayRef<unsigned> indices,

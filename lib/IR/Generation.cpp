@@ -56,6 +56,14 @@ std::optional<SmallVector<int64_t>> pc::chooseBlock(ArrayRef<int64_t> shape,
   return divides(row) ? std::optional(row) : std::nullopt;
 }
 
+bool pc::multipliesCodes(EinsumOp product) {
+  return isa_and_nonnull<FusionOp>(product->getParentOp()) && product.getInputs().size() == 2 &&
+         llvm::all_of(product.getInputs(), [](Value input) {
+           auto decode = input.getDefiningOp<DecodeOp>();
+           return decode && decode.getIsFloat8();
+         });
+}
+
 SmallVector<int64_t> pc::shapeOfScales(ArrayRef<int64_t> shape, ArrayRef<int64_t> block) {
   SmallVector<int64_t> scales;
   for (auto [size, of] : llvm::zip_equal(shape, block))

@@ -153,16 +153,18 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
           value = DropAttr::get(op->getContext(), drop.getThreshold());
         recipe.key.add(name.getValue()).add(hashOf(*value));
       }
-  auto addBlock = [&](Value codes, Value scales) {
+  auto readBlock = [&](Value codes, Value scales) {
     auto typeOf = [](Value of) { return cast<RankedTensorType>(of.getType()); };
-    for (int64_t size : blockOf(typeOf(codes).getShape(), typeOf(scales).getShape()).value_or(SmallVector<int64_t>()))
-      recipe.key.add(static_cast<uint64_t>(size));
     recipe.key.add(hashOf(TypeAttr::get(typeOf(codes).getElementType())));
+    return blockOf(typeOf(codes).getShape(), typeOf(scales).getShape()).value_or(SmallVector<int64_t>());
   };
   if (auto encode = dyn_cast<EncodeOp>(op))
-    addBlock(encode.getCodes(), encode.getScales());
-  if (auto decode = dyn_cast<DecodeOp>(op))
-    addBlock(decode.getCodes(), decode.getScales());
+    for (int64_t size : readBlock(encode.getCodes(), encode.getScales()))
+      recipe.key.add(static_cast<uint64_t>(size));
+  if (auto decode = dyn_cast<DecodeOp>(op)) {
+    recipe.kind = Recipe::Codes;
+    recipe.block = readBlock(decode.getCodes(), decode.getScales());
+  }
   if (linear >= 0) {
     recipe.kind = Recipe::Linear;
     recipe.line = linear;
@@ -212,6 +214,65 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
   return recipe;
 }
 
+/// The transposition that computed this value from the value `of`, or null.
+const Product *Values::transposition(Point point, Point &of) const {
+  auto known = made.find(point);
+  if (known == made.end() || known->second.scale != 1 || known->second.product->in.size() != 1)
+    return nullptr;
+  const Product &product = *known->second.product;
+  SmallVector<int> from(product.in[0]), to(product.out);
+  llvm::sort(from);
+  llvm::sort(to);
+  if (from != to || std::adjacent_find(from.begin(), from.end()) != from.end())
+    return nullptr;
+  of = factors[known->second.operands];
+  return &product;
+}
+
+/// An einsum of transposed operands is an einsum of the operands, with their letters in another order. Replaces the
+/// points of such operands.
+const Product &Values::withoutTranspositions(const Product &product, SmallVectorImpl<Point> &operands) {
+  Product *other = nullptr;
+  for (auto [i, operand] : llvm::enumerate(operands)) {
+    const Product *turn = transposition(operand, operand);
+    if (!turn || turn->out.size() != product.in[i].size())
+      continue;
+    if (!other)
+      other = &products.emplace_back(product);
+    for (auto [letter, from] : llvm::zip_equal(other->in[i], turn->in[0]))
+      letter = product.in[i][llvm::find(turn->out, from) - turn->out.begin()];
+  }
+  return other ? *other : product;
+}
+
+/// Codes and scales that are transposed in the same way give the transposed value. The result is rounded before it is
+/// transposed, so that readers find the transposition.
+Point Values::decoded(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
+  SmallVector<Point, 2> points(operands);
+  SmallVector<int64_t> block = recipe.block;
+  Point codes, scales;
+  const Product *turn = transposition(operands[0], codes), *same = transposition(operands[1], scales);
+  const bool turns = turn && same && turn->out.size() == block.size() && keyOf(*turn).point() == keyOf(*same).point();
+  if (turns) {
+    points = {codes, scales};
+    for (auto [size, letter] : llvm::zip_equal(block, turn->in[0]))
+      size = recipe.block[llvm::find(turn->out, letter) - turn->out.begin()];
+  }
+  Key key = Key(recipe.key).add(number);
+  for (int64_t size : block)
+    key.add(static_cast<uint64_t>(size));
+  for (Point point : points)
+    key.add(point);
+  const Point value = recipe.rounds[number] ? rounding * key.point() : key.point();
+  if (!turns)
+    return value;
+  Recipe moves;
+  moves.kind = Recipe::Einsum;
+  moves.product = turn;
+  moves.maps = mapsOf(*turn, keyOf(*turn));
+  return einsum(moves, {value});
+}
+
 /// A sum of a product is one product: "a b -> a" and then "a ->" is "a b ->".
 Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
   auto product = [&](const Product *product, ArrayRef<LinearMap> maps, ArrayRef<Point> points) {
@@ -222,7 +283,12 @@ Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
       llvm::append_range(factors, points);
     return point;
   };
-  auto known = operands.size() == 1 ? made.find(operands[0]) : made.end();
+  if (operands.size() > 1) {
+    SmallVector<Point, 3> points(operands);
+    const Product &bare = withoutTranspositions(*recipe.product, points);
+    return product(&bare, &bare == recipe.product ? recipe.maps : mapsOf(bare, keyOf(bare)), points);
+  }
+  auto known = operands.empty() ? made.end() : made.find(operands[0]);
   if (known == made.end() ||
       !llvm::all_of(recipe.product->out, [&](int letter) { return llvm::is_contained(recipe.product->in[0], letter); }))
     return product(recipe.product, recipe.maps, operands);
@@ -238,6 +304,9 @@ Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
       renamed.push_back(at == inner.out.end() ? -1 - letter : recipe.product->in[0][at - inner.out.begin()]);
     }
   }
+  // Two transpositions may cancel out.
+  if (both.in.size() == 1 && both.in[0] == both.out && bringsElements(both))
+    return times(points[0], scale);
   return times(product(&both, mapsOf(both, keyOf(both)), points), scale);
 }
 
@@ -326,6 +395,8 @@ Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
   if (!stacks.empty())
     if (std::optional<Point> stack = byEntry(recipe, number, operands))
       return *stack;
+  if (recipe.kind == Recipe::Codes)
+    return decoded(recipe, number, operands);
   auto computed = [&]() -> Point {
     switch (recipe.kind) {
     case Recipe::Same:
@@ -353,6 +424,7 @@ Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
       return recipe.kind == Recipe::Encode ? LinearMap{code.a, 0, 0, code.d} * operands[0]
                                            : LinearMap{inverse(code.a), 0, 0, inverse(code.d)} * operands[0];
     }
+    case Recipe::Codes:
     case Recipe::Linear:
     case Recipe::Function:
       break;

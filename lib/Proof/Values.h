@@ -38,6 +38,7 @@ struct Recipe {
     Unstack, ///< entry `line` of a stack
     Encode,  ///< operand 0 times a diagonal matrix that the code decides
     Decode,  ///< operand 0 times the inverse of this matrix
+    Codes,   ///< a random function of both operands, which commutes with transpositions of both
     Function ///< a random function of all operands
   } kind = Function;
   unsigned line = 0, operands = 0; ///< `operands`: without the starts of blocks
@@ -48,6 +49,7 @@ struct Recipe {
   bool unrounds = false;                ///< the result is the same as for an unrounded operand
   const Product *product = nullptr;     ///< Einsum
   llvm::SmallVector<LinearMap, 3> maps; ///< Einsum: one per operand
+  llvm::SmallVector<int64_t> block;     ///< pc.decode: the sizes of a block
   std::shared_ptr<const Recipe> mask;   ///< routed Einsum: the product of `masked` and the mask
   int masked = -1;                      ///< the operand that the mask multiplies; -1: it multiplies the result
 };
@@ -111,6 +113,9 @@ private:
   const Recipe *entryRecipe(const Recipe &recipe);
   std::optional<Point> byEntry(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
   Point einsum(const Recipe &recipe, llvm::ArrayRef<Point> operands);
+  const Product *transposition(Point point, Point &of) const;
+  const Product &withoutTranspositions(const Product &product, llvm::SmallVectorImpl<Point> &operands);
+  Point decoded(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
   Point routed(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
   uint64_t hashOf(mlir::Attribute attribute);
 

@@ -28,7 +28,7 @@ struct MatmulHeuristic {
   int reserved[4];
 };
 
-enum : int { Real32F = 0, RealBF16 = 14 };
+enum : int { Real32F = 0, RealBF16 = 14, RealE4M3 = 28, RealE5M2 = 29 };
 enum : int { Compute32F = 68 };
 enum : int { OperationN = 0, OperationT = 1 };
 enum : int {
@@ -39,9 +39,14 @@ enum : int {
   DescAuxPointer = 11,
   DescAuxLeading = 12,
   DescMultiprocessors = 15,
+  DescScalesOfA = 17,
+  DescScalesOfB = 18,
   DescAuxType = 22,
   DescBiasType = 26,
+  DescScaleModeOfA = 31,
+  DescScaleModeOfB = 32,
 };
+enum : int { ScaleVector128 = 4, ScaleBlock128 = 5 };
 enum : int { LayoutBatchCount = 5, LayoutBatchStride = 6 };
 enum : int {
   PreferenceWorkspaceBytes = 1,

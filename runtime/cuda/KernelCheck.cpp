@@ -11,6 +11,7 @@
 #include "cuda/Memory.h"
 #include "cuda/Products.h"
 #include "pcrt/block_codes.h"
+#include "pcrt/float8.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +35,8 @@ struct Buffer {
         below(json.value("below", int64_t(1))), run(json.value("run", int64_t(-1))),
         positive(json.value("positive", false)), chosen(json.value("chosen", int64_t(0))),
         of(json.value("of", int64_t(1))) {}
-  int64_t bytes() const { return elements * (dtype == "i8" ? 1 : dtype == "bf16" ? 2 : 4); }
+  bool isFloat8() const { return dtype == "e4m3" || dtype == "e5m2"; }
+  int64_t bytes() const { return elements * (dtype == "i8" || isFloat8() ? 1 : dtype == "bf16" ? 2 : 4); }
 
   int64_t offset, elements;
   std::string dtype;
@@ -51,7 +53,11 @@ std::vector<Buffer> buffers(const Json &list) {
   return all;
 }
 
+pcrt_float8 formatOf(const std::string &dtype) { return dtype == "e4m3" ? pcrt_e4m3() : pcrt_e5m2(); }
+
 double load(const char *at, const std::string &dtype, int64_t i) {
+  if (dtype == "e4m3" || dtype == "e5m2")
+    return pcrt_number_of_float8(formatOf(dtype), static_cast<uint8_t>(at[i]));
   if (dtype == "bf16") {
     uint16_t half;
     memcpy(&half, at + 2 * i, 2);
@@ -66,7 +72,16 @@ double load(const char *at, const std::string &dtype, int64_t i) {
   return whole;
 }
 
-double load(const char *at, int32_t dtype, int64_t i) { return load(at, dtype == PCRT_BF16 ? "bf16" : "f32", i); }
+double load(const char *at, int32_t dtype, int64_t i) {
+  return load(at, dtype == PCRT_BF16 ? "bf16" : dtype == PCRT_E4M3 ? "e4m3" : dtype == PCRT_E5M2 ? "e5m2" : "f32", i);
+}
+
+/// The scale of element [row, i] of an operand with `rows` rows of k codes, or 1 if it has none.
+double scaleOf(const char *scales, int32_t kind, int64_t rows, int64_t k, int64_t row, int64_t i) {
+  return kind == PCRT_SCALES_NONE      ? 1
+         : kind == PCRT_SCALES_VECTORS ? load(scales, PCRT_F32, i / 128 * rows + row)
+                                       : load(scales, PCRT_F32, row / 128 * (k / 128) + i / 128);
+}
 
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -126,6 +141,12 @@ private:
       for (int64_t i = lo; i < hi; ++i) {
         uint64_t bits = mix(uint64_t(buffer.offset + i) * 0x9e3779b97f4a7c15u + 1);
         if (buffer.dtype == "i8") {
+          at[i] = char(bits >> 56);
+          continue;
+        }
+        if (buffer.isFloat8()) { // numbers in [-1, 1), like other operands
+          while (!(std::fabs(pcrt_number_of_float8(formatOf(buffer.dtype), uint8_t(bits >> 56))) < 1))
+            bits = mix(bits);
           at[i] = char(bits >> 56);
           continue;
         }
@@ -295,6 +316,7 @@ private:
   /// of such sums.
   double sample(const pcrt_gemm_desc &d, const ProductCall &call, const char *a, const char *b, const char *bias,
                 const char *aux) {
+    const bool codes = d.a_scales != PCRT_SCALES_NONE;    // bias and aux are scales of a and b
     double worst = 0, scale = std::sqrt(double(d.k)) / 3; // the operands are numbers in [-1, 1)
     auto readOne = [&](const void *at, int32_t dtype, int64_t i) {
       char bytes[4] = {};
@@ -310,12 +332,18 @@ private:
       int64_t batch = int64_t(mix(3 * i) % uint64_t(d.batch)), m = int64_t(mix(3 * i + 1) % uint64_t(d.m)),
               n = int64_t(mix(3 * i + 2) % uint64_t(d.n)),
               at = batch * d.c_batch_stride + m * d.c_m_stride + n * d.c_n_stride;
-      double sum = 0, column = 0;
+      double sum = 0, column = 0, squares = 0;
       for (int64_t k = 0; k < d.k; ++k) {
-        double right = load(b, d.b_dtype, batch * d.b_batch_stride + k * d.b_k_stride + n * d.b_n_stride);
-        sum += load(a, d.a_dtype, batch * d.a_batch_stride + m * d.a_m_stride + k * d.a_k_stride) * right;
+        double right = load(b, d.b_dtype, batch * d.b_batch_stride + k * d.b_k_stride + n * d.b_n_stride),
+               left = load(a, d.a_dtype, batch * d.a_batch_stride + m * d.a_m_stride + k * d.a_k_stride);
+        right *= scaleOf(aux, d.b_scales, d.n, d.k, n, k);
+        left *= scaleOf(bias, d.a_scales, d.m, d.k, m, k);
+        sum += left * right;
+        squares += left * right * left * right;
         column += right;
       }
+      if (codes) // most codes are small numbers
+        scale = std::sqrt(squares);
       if (d.epilogue == PCRT_EPILOGUE_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_BIAS)
         sum += load(bias, d.c_dtype, n);
       if (d.epilogue == PCRT_EPILOGUE_GELU_BIAS) {
@@ -385,6 +413,8 @@ double pcrt::largestDifference(Pool &pool, const std::string &dtype, int64_t ele
     return pcrt_are_codes(reinterpret_cast<const int8_t *>(got), reinterpret_cast<const int8_t *>(want), elements)
                ? 0
                : INFINITY;
+  if (dtype == "e4m3" || dtype == "e5m2")
+    return memcmp(got, want, size_t(elements)) == 0 ? 0 : INFINITY;
   std::vector<double> apart(size_t(pool.size())), largest(size_t(pool.size()));
   pool.ranges(elements, [&](int thread, int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i) {

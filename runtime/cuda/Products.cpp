@@ -5,6 +5,7 @@
 #include "cuda/Products.h"
 #include "base/Failure.h"
 #include "cuda/AlgorithmCache.h"
+#include "cuda/Rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,6 +40,7 @@ struct Products::Plan {
   MatrixLayout a = nullptr, b = nullptr, c = nullptr; ///< The library's a, b and c.
   int alignments[3] = {};                             ///< Alignments of the library's A, B and C.
   int64_t leadingC = 0;
+  int64_t paddedBytes = 0; ///< Of the workspace, for scales.
   Choice choice;
   std::unique_ptr<Plan> alone; ///< The product without its epilogue, if a kernel can also compute the epilogue.
   bool empty = false;          ///< Nothing to compute.
@@ -66,7 +68,25 @@ static ProductCall alone(const pcrt_gemm_desc &desc, const ProductCall &call) {
   return {call.index, call.a, call.b, call.c, nullptr, nullptr, call.beside};
 }
 
-static int realType(int32_t dtype) { return dtype == PCRT_BF16 ? RealBF16 : Real32F; }
+static int realType(int32_t dtype) {
+  return dtype == PCRT_BF16 ? RealBF16 : dtype == PCRT_E4M3 ? RealE4M3 : dtype == PCRT_E5M2 ? RealE5M2 : Real32F;
+}
+
+/// cuBLASLt's mode for scales of an operand of codes, by pcrt_scales.
+static int32_t scaleMode(int32_t scales) { return scales == PCRT_SCALES_VECTORS ? ScaleVector128 : ScaleBlock128; }
+
+static bool hasCodes(const pcrt_gemm_desc &d) { return d.a_scales != PCRT_SCALES_NONE; }
+
+/// Scales of squares are rows of k / 128 numbers, and the library reads rows at multiples of 4 numbers (cuBLAS
+/// documentation, "Scaling factors layouts").
+static int64_t paddedRow(int64_t numbers) { return (numbers + 3) / 4 * 4; }
+/// The bytes that an operand's scales need in the workspace, in rows of that length; 0 if they have it already.
+static int64_t paddedBytes(int32_t scales, int64_t rows, int64_t k) {
+  const int64_t numbers = k / 128;
+  return scales == PCRT_SCALES_SQUARES && numbers != paddedRow(numbers)
+             ? (4 * rows / 128 * paddedRow(numbers) + 255) / 256 * 256
+             : 0;
+}
 
 int Products::multiprocessorsFor(const ProductCall &call) const {
   return std::max(session.multiprocessors - leftAlways - left * call.beside, session.multiprocessors / 2);
@@ -94,6 +114,8 @@ std::string Products::keyOf(const ProductCall &call) const {
                          int64_t(d.c_dtype),
                          int64_t(d.accumulate),
                          int64_t(d.epilogue),
+                         int64_t(d.a_scales),
+                         int64_t(d.b_scales),
                          int64_t(alignmentOf(call.a)),
                          int64_t(alignmentOf(call.b)),
                          int64_t(alignmentOf(call.c)),
@@ -113,6 +135,12 @@ Products::Products(Session &session, const pcrt_program &program, Kernels *kerne
                             ", but this driver is for CUDA " + describeDriverVersion(session.library.version) +
                             "; install a newer driver, or cuBLASLt of CUDA " +
                             std::to_string(session.library.version / 1000));
+  // Block scales are since cuBLAS 12.9 (PyTorch, aten/src/ATen/native/cuda/ScaledBlas.cpp, _check_deepseek_support).
+  constexpr int64_t withBlocks = 120900;
+  if (std::any_of(program.gemms, program.gemms + program.num_gemms, hasCodes) && opened.version < withBlocks)
+    fail(PCRT_RESOURCE, "this program multiplies floats of 8 bits, but cuBLASLt " +
+                            describeCublasVersion(opened.version) + " (" + opened.path +
+                            ") cannot; install cuBLASLt 12.9 or later, or compile with --precision=bf16");
   BlasStatus status = blas.cublasLtCreate(&handle);
   if (status)
     fail(PCRT_RESOURCE, "cuBLASLt (" + opened.path + ") does not start: " + describe(status));
@@ -141,6 +169,36 @@ static bool usesBias(const pcrt_gemm_desc &d) {
 }
 static bool usesAux(const pcrt_gemm_desc &d) {
   return d.epilogue == PCRT_EPILOGUE_GELU_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_GRAD;
+}
+
+/// The place in the workspace of scales that need longer rows; null if there are none. It follows the library's part.
+char *Products::paddedScales(const Plan &plan) const {
+  return plan.paddedBytes ? static_cast<char *>(workspace) + workspaceOf(plan) : nullptr;
+}
+
+/// The bytes of the workspace that the library may use.
+int64_t Products::workspaceOf(const Plan &plan) const {
+  return (program.workspace_bytes - plan.paddedBytes) / 256 * 256;
+}
+
+/// The pointers to scales of the library's A and B.
+std::pair<const void *, const void *> Products::scalesOf(const Plan &plan, const ProductCall &call) const {
+  const void *ofA = call.bias, *ofB = call.aux; // of our a and b; one at most has squares
+  if (char *padded = paddedScales(plan))
+    (plan.desc.a_scales == PCRT_SCALES_SQUARES ? ofA : ofB) = padded;
+  return plan.swapped ? std::pair(ofA, ofB) : std::pair(ofB, ofA);
+}
+
+/// Copies scales to rows of the length that the library reads.
+bool Products::padScales(const Plan &plan, const ProductCall &call) {
+  char *padded = paddedScales(plan);
+  if (!padded)
+    return true;
+  const pcrt_gemm_desc &d = plan.desc;
+  const bool isA = d.a_scales == PCRT_SCALES_SQUARES;
+  const int64_t row = 4 * (d.k / 128);
+  return copyRows(session.driver, padded, 4 * paddedRow(d.k / 128), isA ? call.bias : call.aux, row, row,
+                  (isA ? d.m : d.n) / 128, session.compute) == Success;
 }
 
 static std::string nameOf(const pcrt_gemm_desc &d) { return "matrix product '" + std::string(d.name) + "'"; }
@@ -210,6 +268,15 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
   default:
     refuse("epilogue " + std::to_string(d.epilogue) + " is not known");
   }
+  if (hasCodes(d)) { // no fast accumulation, which is off by default: it loses bits of sums over k
+    if (d.epilogue != PCRT_EPILOGUE_NONE || d.batch != 1 || !a.transposed || b.transposed)
+      refuse("it multiplies codes that are not as cuBLASLt reads them");
+    set(DescScaleModeOfA, scaleMode(plan->swapped ? d.a_scales : d.b_scales));
+    set(DescScaleModeOfB, scaleMode(plan->swapped ? d.b_scales : d.a_scales));
+    plan->paddedBytes = paddedBytes(d.a_scales, d.m, d.k) + paddedBytes(d.b_scales, d.n, d.k);
+    if (workspaceOf(*plan) < 0)
+      refuse("its scales do not fit into the workspace");
+  }
   if (usesBias(d))
     set(DescBiasType, int32_t(realType(d.c_dtype)));
   if (usesAux(d)) {
@@ -230,8 +297,22 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
   return plan;
 }
 
+BlasStatus Products::setScales(Plan &plan, const ProductCall &call) {
+  if (!hasCodes(plan.desc))
+    return 0;
+  auto [ofA, ofB] = scalesOf(plan, call);
+  if (BlasStatus status = blas.cublasLtMatmulDescSetAttribute(plan.op, DescScalesOfA, &ofA, sizeof ofA))
+    return status;
+  return blas.cublasLtMatmulDescSetAttribute(plan.op, DescScalesOfB, &ofB, sizeof ofB);
+}
+
 BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const MatmulAlgorithm &algorithm) {
+  constexpr BlasStatus executionFailed = 13;
   const pcrt_gemm_desc &d = plan.desc;
+  if (BlasStatus status = setScales(plan, call))
+    return status;
+  if (!padScales(plan, call))
+    return executionFailed;
   if (usesBias(d))
     if (BlasStatus status = blas.cublasLtMatmulDescSetAttribute(plan.op, DescBiasPointer, &call.bias, sizeof call.bias))
       return status;
@@ -241,7 +322,7 @@ BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const MatmulAl
   float alpha = 1, beta = d.accumulate ? 1 : 0;
   return blas.cublasLtMatmul(handle, plan.op, &alpha, plan.swapped ? call.a : call.b, plan.a,
                              plan.swapped ? call.b : call.a, plan.b, &beta, call.c, plan.c, call.c, plan.c, &algorithm,
-                             workspace, size_t(program.workspace_bytes), session.compute);
+                             workspace, size_t(workspaceOf(plan)), session.compute);
 }
 
 BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const Choice &choice) {
@@ -263,20 +344,22 @@ BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const Choice &
 }
 
 std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall &call, bool needed) {
-  // The library derives alignments of the epilogue's operands from the pointers it finds.
-  if (call.bias)
+  // The library derives alignments of the epilogue's operands and of scales from the pointers it finds.
+  BlasStatus status = setScales(plan, call);
+  if (call.bias && usesBias(plan.desc))
     blas.cublasLtMatmulDescSetAttribute(plan.op, DescBiasPointer, &call.bias, sizeof call.bias);
-  if (call.aux)
+  if (call.aux && usesAux(plan.desc))
     blas.cublasLtMatmulDescSetAttribute(plan.op, DescAuxPointer, &call.aux, sizeof call.aux);
   MatmulPreference preference = nullptr;
   std::vector<MatmulHeuristic> results(tune ? 8 : 1);
   int count = 0;
-  BlasStatus status = blas.cublasLtMatmulPreferenceCreate(&preference);
+  if (!status)
+    status = blas.cublasLtMatmulPreferenceCreate(&preference);
   auto set = [&](int attribute, auto value) {
     if (!status)
       status = blas.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
   };
-  set(PreferenceWorkspaceBytes, uint64_t(program.workspace_bytes));
+  set(PreferenceWorkspaceBytes, uint64_t(workspaceOf(plan)));
   // Split-k adds its partial sums in the workspace, in a fixed order, so that the bits are the same every time.
   set(PreferenceReductionMask, uint32_t(ReductionComputeType));
   set(PreferenceAlignmentA, uint32_t(plan.alignments[0]));
@@ -316,7 +399,7 @@ bool Products::remembered(Plan &plan, const AlgorithmCache &cache, const std::st
   plan.choice = choice;
   return blas.cublasLtMatmulAlgoCheck(handle, used.op, used.a, used.b, used.c, used.c, &choice.algorithm, &checked) ==
              0 &&
-         int64_t(checked.workspaceBytes) <= program.workspace_bytes;
+         int64_t(checked.workspaceBytes) <= workspaceOf(plan);
 }
 
 float Products::milliseconds(Plan &plan, const ProductCall &call, const Choice &choice) {

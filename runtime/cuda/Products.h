@@ -23,7 +23,7 @@ struct ProductCall {
   int index = 0; ///< In the program's table.
   const void *a = nullptr, *b = nullptr;
   void *c = nullptr;
-  const void *bias = nullptr;
+  const void *bias = nullptr; ///< The scales of a, if a and b have codes; then aux has those of b.
   void *aux = nullptr;
   int beside = 0; ///< The number of groups whose moves are in flight during the product.
 };
@@ -90,6 +90,12 @@ private:
   std::vector<Choice> choices(Plan &plan, const ProductCall &call);
   bool remembered(Plan &plan, const AlgorithmCache &cache, const std::string &key);
   float milliseconds(Plan &plan, const ProductCall &call, const Choice &choice);
+  char *paddedScales(const Plan &plan) const;
+  int64_t workspaceOf(const Plan &plan) const;
+  std::pair<const void *, const void *> scalesOf(const Plan &plan, const ProductCall &call) const;
+  bool padScales(const Plan &plan, const ProductCall &call);
+  /// Sets the pointers to the scales of a product of codes; does nothing for other products.
+  BlasStatus setScales(Plan &plan, const ProductCall &call);
   BlasStatus enqueue(Plan &plan, const ProductCall &call, const MatmulAlgorithm &algorithm);
   BlasStatus enqueue(Plan &plan, const ProductCall &call, const Choice &choice);
 

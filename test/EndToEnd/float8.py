@@ -4,7 +4,8 @@
 Training in fp8 (--precision=fp8). Rounding is that of torch's float8 types. The operands of layers' products, and no others, are codes. In double precision, each plan computes
 what the step does, and steps that round in another way are refused. Plans that add the same addends have the same bits; others lose as one rank does. Checkpoints hold f32, so
 they continue in any precision. Losses are close to those of bf16.
-"cuda": on the stand-in of a GPU, whose losses are also compared with those of a CPU, and whose kernels are also read from their PTX."""
+"cuda": on the stand-in of a GPU of sm_90a, where products multiply codes. Losses are also compared with those of a CPU, kernels are also read from their PTX, and
+programs with other scales, orders or formats of a product are refused."""
 import json
 import random
 import re
@@ -19,6 +20,7 @@ from zeropp import FREE, ZeroPlus
 SIZES = CONFIG | dict(n_embd=128, n_inner=256, n_head=2, n_positions=128)
 WIDE = SIZES | dict(n_embd=256, n_inner=512, n_head=4, n_positions=256)  # two ranks can split its heads and sequences
 FP8 = ["--precision=fp8"]
+DEVICE = ["--target=cuda", "--arch=sm_90a"]
 SAME = [("dp=2", ["dp=2 --zero=1", "dp=2 --zero=2", "dp=2 --zero=3"]), ("dp=4", ["dp=4 --zero=1", "dp=4 --zero=2", "dp=4 --zero=3"]),
         ("1", ["1 --recompute=full", "1 --recompute=selective", "1 --offload=states,masters"])]
 ROUND = r"""
@@ -141,19 +143,44 @@ class Float8(ZeroPlus):
         self.needs("pc-compile", "model.mlir", *FP8, "-o", "host")
         self.needs(*self.runs("host", "1"), "--steps", 20, "--metrics", "host.jsonl")
         self.compare("losses of both targets", "losses", "host.jsonl", "device.jsonl", "--tolerance", 5e-3)
+        operands = self.operands("device.json")
+        self.check("products multiply codes", operands["decoded"] == 0, operands, operands)
         for arch in "sm_80", "sm_90a":
             self.needs("pc-compile", "model.mlir", *FP8, "--target=cuda", f"--arch={arch}", "--attention=generated", "--stand-in", "--check-kernels", "-o", "check")
             done = self.needs("./check", "--check-kernels")
-            self.check(f"kernels of {arch}", '"ok":false' not in done.said and '"kernel":"encode ' in done.said, done.why(), f"{done.said.count('true')} cases")
+            wanted = ['"kernel":"encode '] if arch == "sm_80" else ['"kind":"cast"', '"product":"einsum h.0.mlp.c_fc"']
+            self.check(f"kernels of {arch}", '"ok":false' not in done.said and all(word in done.said for word in wanted), done.why(), f"{done.said.count('true')} cases")
             self.holds(f"the PTX of {arch}", sys.executable, ROOT / "test/tools/ptx-reader/read.py", "./check", words="kernels read, 0 findings")
 
-    def equal(self, plans, phases=("local",)):
+    def operands(self, report):
+        """The row of the report about operands of products."""
+        rows = json.loads((self.work / report).read_text())["per_rank"][0]["lossy"]
+        return next(row for row in rows if row["what"] == "operands")
+
+    def codes(self):
+        """Programs that multiply other codes than the step's products, or in another order, are refused."""
+        self.equal(["1", "1 --microbatches=2", "dp=2 --zero=3"], ("scheduled", "planned"), DEVICE)
+        self.needs("pc-compile", "model.mlir", *FP8, *DEVICE, "--to=scheduled", "-o", "scheduled.mlir")
+        text = (self.work / "scheduled.mlir").read_text()
+        self.holds("the program is proved", "pc-opt", "scheduled.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}", "-o", "/dev/null")
+        turns = re.findall(r"pc.einsum \"x0 x1 x2 -> x2 x0 x1\" (%\S+) : \((tensor<\S+xf8E4M3FN>)\)", text)
+        mutants = [("another format", text.replace("f8E4M3FN", "f8E5M2")),
+                   ("codes in another order", text.replace('"x0 x1 x2 -> x2 x0 x1"', '"x0 x1 x2 -> x2 x1 x0"').replace("x2 x0 x1", "x2 x1 x0"))]
+        for name, changed in mutants:
+            (self.work / "mutant.mlir").write_text(changed)
+            self.check(f"{name} is refused", turns and changed != text and self.call("pc-opt", "mutant.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}").code != 0)
+        for to in "planned", "kernels":
+            self.needs("pc-compile", "model.mlir", *FP8, *DEVICE, f"--to={to}", "-o", f"{to}.mlir")
+        self.holds("tables with other numbers are refused", sys.executable, ROOT / "test/Codegen/verify-tables.py", "planned.mlir", "kernels.mlir", 24, "step|gemms",
+                   words="pc_gemms: [1-9][0-9]* refused, 0 accepted")
+
+    def equal(self, plans, phases=("local",), target=()):
         """In double precision a plan computes what the step does."""
-        self.needs("pc-compile", "model.mlir", *FP8, "--to=step", "-o", "step.mlir")
+        self.needs("pc-compile", "model.mlir", *FP8, *target, "--to=step", "-o", "step.mlir")
         for plan in plans:
             mesh, *flags = plan.split()
             for to in phases:
-                self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, *FP8, f"--to={to}", "-o", f"{to}.mlir")
+                self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, *FP8, *target, f"--to={to}", "-o", f"{to}.mlir")
                 self.holds(f"{plan}: the step and phase {to}", "pc-equal", "step.mlir", f"{to}.mlir", words="(?m)^equal$")
 
     def proof(self):
@@ -187,6 +214,7 @@ class Float8(ZeroPlus):
 def suite(case, quick, cuda):
     if cuda:
         case.both_targets()
+        case.codes()
         return case.same_bits(quick)
     case.rounding()
     case.products()

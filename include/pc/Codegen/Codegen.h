@@ -24,6 +24,11 @@ bool nativeRoundsToBf16();
 /// The GPU architectures that a CUDA program is compiled for by default.
 inline constexpr std::array<llvm::StringRef, 3> defaultArchs = {"sm_80", "sm_90a", "sm_100a"};
 
+/// Whether a program for these architectures runs only where cuBLASLt multiplies floats of 8 bits in blocks of 128
+/// elements: on compute capability 9.0 (cuBLAS documentation, "Scaling Mode Support Overview"). An empty list means the
+/// default architectures.
+bool multipliesFloat8(llvm::ArrayRef<std::string> archs);
+
 /// Checks that the step, tables and description in `kernels`, a module of the kernels phase, agree with the program
 /// `planned`: each call and each row, in order. Fails with an error at an op of `planned`. Adds to `written` every
 /// kernel that was written for the program's ops.

@@ -57,6 +57,47 @@ def ExpandRouted : Pass<"pc-expand-routed", "mlir::ModuleOp"> {
   }];
 }
 
+def MultiplyCodes : Pass<"pc-multiply-codes", "mlir::ModuleOp"> {
+  let summary = "Products of decoded floats of 8 bits -> products of the codes";
+  let description = [{
+    Local program -> local program, for GPUs whose cuBLASLt multiplies floats of 8 bits with a scale for 128 or 128 x 128
+    elements. A product whose operands are both decoded from such codes becomes a fusion, which is one call of the library. The library
+    needs the contracted dims last in both operands, and scales in an order of its own. So codes are also stored transposed where a product contracts
+    the first dims, and the kernel that encodes a value writes all of its orders (another fusion).
+
+    ```mlir
+    // pc-opt --pc-multiply-codes
+    func.func @step(%x: tensor<256x384xbf16>, %w: tensor<384x128xf32>) -> tensor<256x128xbf16> {
+      %c, %s = pc.encode float8 %x : (tensor<256x384xbf16>) -> (tensor<256x384xf8E4M3FN>, tensor<256x3xf32>)
+      %d, %t = pc.encode float8 %w : (tensor<384x128xf32>) -> (tensor<384x128xf8E4M3FN>, tensor<3x1xf32>)
+      %a = pc.decode float8 %c, %s : (tensor<256x384xf8E4M3FN>, tensor<256x3xf32>) -> tensor<256x384xbf16>
+      %b = pc.decode float8 %d, %t : (tensor<384x128xf8E4M3FN>, tensor<3x1xf32>) -> tensor<384x128xbf16>
+      %y = pc.einsum "m k, k n -> m n" %a, %b : (tensor<256x384xbf16>, tensor<384x128xbf16>) -> tensor<256x128xbf16>
+      return %y : tensor<256x128xbf16>
+    }
+    // becomes
+    %0:2 = pc.fusion (%arg2 = %arg0 : ...) {
+      %codes, %scales = pc.encode float8 %arg2 : (tensor<256x384xbf16>) -> (tensor<256x384xf8E4M3FN>, tensor<256x3xf32>)
+      %3 = pc.einsum "x0 x1 -> x1 x0" %scales : (tensor<256x3xf32>) -> tensor<3x256xf32>
+      pc.yield %codes, %3 : ...
+    } : tensor<256x384xf8E4M3FN>, tensor<3x256xf32>
+    %1:2 = pc.fusion (%arg2 = %arg1 : ...) {
+      ...
+    } : tensor<128x384xf8E4M3FN>, tensor<1x3xf32>
+    %2 = pc.fusion (...) {
+      %3 = pc.einsum "x0 x1 -> x1 x0" %arg2 : (tensor<3x256xf32>) -> tensor<256x3xf32>
+      %4 = pc.decode float8 %arg3, %3 : (tensor<256x384xf8E4M3FN>, tensor<256x3xf32>) -> tensor<256x384xbf16>
+      %5 = pc.decode float8 %arg4, %arg5 : (tensor<128x384xf8E4M3FN>, tensor<1x3xf32>) -> tensor<128x384xbf16>
+      %6 = pc.einsum "m k, n k -> m n" %4, %5 : ...
+      pc.yield %6 : tensor<256x128xbf16>
+    } : tensor<256x128xbf16>
+    ```
+
+    If ops by element compute an encoded value, and only the backward pass reads their other results, the kernel that encodes also computes them.
+    A product stays as it is if its dims on the rank are not multiples of 128 or its blocks are others; a remark gives their number.
+  }];
+}
+
 def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
   let summary = "Group ops that become one kernel into pc.fusion";
   let description = [{

@@ -70,11 +70,12 @@ double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mli
 /// bytes in this move, which takes `seconds` in all.
 double copySeconds(double wire, double seconds, const MachineModel &machine);
 
-/// `count` matrix products [m, k] x [k, n] on operands of bf16 or f32.
+/// `count` matrix products [m, k] x [k, n] on operands of bf16, f32 or, if the machine multiplies these, 8 bits.
 struct ProductWork {
   double count, m, n, k;
   bool bf16;
   bool unaligned; ///< rows of a matrix do not begin at multiples of 16 bytes
+  bool fp8 = false;
 };
 /// Returns the seconds of a product whose tiles run in whole waves over the multiprocessors. The tiles are cut along k
 /// if that is faster.

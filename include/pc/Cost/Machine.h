@@ -32,6 +32,7 @@ struct MachineModel {
   std::string name = "cpu";
   std::string device = "a core of a current server CPU, ranks on one machine";
   double f32Flops = 1.0e11, bf16Flops = 1.8e11; ///< peaks of matrix products, in operations per second
+  double fp8Flops = 0;                          ///< the same of operands of 8 bits; 0: they have no products
   double productShare = 1;      ///< the part of the peak that products reach (within a tile, if there are tiles)
   double unalignedShare = 1;    ///< the part of that rate with bf16 rows not at multiples of 16 bytes
   double accumulateSeconds = 0; ///< per element, if a bf16 product adds to an f32 sum

@@ -23,6 +23,9 @@ std::optional<llvm::SmallVector<int64_t>> chooseBlock(
     llvm::function_ref<bool(llvm::ArrayRef<int64_t>)> fits = [](llvm::ArrayRef<int64_t>) { return true; });
 /// Returns the shape of the scales of a value whose blocks have these sizes.
 llvm::SmallVector<int64_t> shapeOfScales(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> block);
+/// Whether the einsum is a product of codes: in a fusion, it multiplies two operands that the fusion decodes from
+/// floats of 8 bits.
+bool multipliesCodes(EinsumOp product);
 /// Whether a rank's part of a value of this type consists of whole blocks of these sizes.
 bool hasWholeBlocks(mlir::RankedTensorType type, llvm::ArrayRef<int64_t> block, MeshAttr mesh);
 /// Returns the type of a stack of this number of addends of a local value of this shape, as codes

@@ -29,6 +29,9 @@ struct Contraction {
   bool isMatrixProduct() const { return !k.empty() && (!m.empty() || !n.empty()); }
 };
 
+/// Whether the einsum only changes the order of dims ("b f -> f b"), with one operand.
+bool isTransposition(EinsumOp op);
+
 /// Whether the einsum sums its operands' product over leading dims only ("b s f -> f").
 bool sumsLeadingDims(EinsumOp op);
 

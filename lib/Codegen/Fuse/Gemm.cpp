@@ -4,6 +4,7 @@
 // recognized from their ops, so no annotation by the fusing pass is needed.
 //===-----------------------------------------------------------------------------===//
 #include "Gemm.h"
+#include "CodeProduct.h"
 #include "Grouped.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Contraction.h"
@@ -222,8 +223,19 @@ SmallVector<Operation *> pc::decodingOps(EinsumOp product) {
   return ops;
 }
 
+/// A product of codes as a call of the library, which has a place for the scales of each operand.
+static FusedProduct callOf(const CodeProduct &codes, Value c) {
+  const bool swapped = asGemm(codes.product)->swapped;
+  const CodeProduct::Operand &a = codes.operands[swapped ? 1 : 0], &b = codes.operands[swapped ? 0 : 1];
+  FusedProduct fused{codes.product, PCRT_EPILOGUE_NONE, a.codes, b.codes, c, a.scales, b.scales};
+  fused.aScales = a.kind, fused.bScales = b.kind;
+  return fused;
+}
+
 /// The single library call that computes a whole fusion: a product with an epilogue, or one that adds to a base.
 std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
+  if (std::optional<CodeProduct> codes = cuda ? asCodeProduct(fusion) : std::nullopt)
+    return callOf(*codes, fusion.getResult(0));
   Block &body = fusion.getBody().front();
   Operation *yield = body.getTerminator();
   // A fusion's body refers to its arguments and inner values. Callers need the values outside of the fusion.

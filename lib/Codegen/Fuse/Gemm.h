@@ -62,6 +62,8 @@ struct FusedProduct {
   AddOp sum = nullptr;             ///< Accumulates into `base`, in place if both have the same home.
   mlir::Value base = nullptr;
   int64_t group = 0; ///< The codes along k that share a scale.
+  /// The pcrt_scales of a product of codes, whose `bias` has the scales of a, and `aux` those of b.
+  int32_t aScales = 0, bScales = 0;
 };
 std::optional<FusedProduct> asFusedProduct(FusionOp fusion, bool cuda);
 

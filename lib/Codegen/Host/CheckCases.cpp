@@ -105,15 +105,18 @@ static double flopsOfProducts(Operation *op) {
   return causal ? flopsOf(op) / (*causal ? 2 : 1) : 0;
 }
 
-/// Two codes of 4 bits are drawn as one code of 8 bits, because every byte is valid.
+/// Two codes of 4 bits are drawn as one code of 8 bits, because every byte is valid. Some bytes are no floats of 8
+/// bits.
 static json::Object buffer(Value value, int64_t offset) {
   Type element = typeOf(value).getElementType();
   return json::Object{{"offset", offset},
                       {"elements", storedType(value.getType()).getNumElements() / (element.isInteger(4) ? 2 : 1)},
-                      {"dtype", element.isF32()    ? "f32"
-                                : element.isBF16() ? "bf16"
-                                : isCode(element)  ? "i8"
-                                                   : "i32"}};
+                      {"dtype", element.isF32()                  ? "f32"
+                                : element.isBF16()               ? "bf16"
+                                : isa<Float8E4M3FNType>(element) ? "e4m3"
+                                : isa<Float8E5M2Type>(element)   ? "e5m2"
+                                : isCode(element)                ? "i8"
+                                                                 : "i32"}};
 }
 
 /// An input is a buffer and how to draw its elements.

@@ -116,7 +116,8 @@ static FailureOr<Use> useOf(const KernelSet::Info &info, gpu::GPUFuncOp kernel, 
   return use;
 }
 
-static int64_t bytesOf(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
+static bool isFloat8(int32_t dtype) { return dtype == PCRT_E4M3 || dtype == PCRT_E5M2; }
+static int64_t bytesOf(int32_t dtype) { return isFloat8(dtype) ? 1 : dtype == PCRT_BF16 ? 2 : 4; }
 
 /// Bytes, operations and seconds of a library's product; each matrix counts as read or written once.
 static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
@@ -137,8 +138,9 @@ static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
   bool unaligned = isOdd(g.a_m_stride, g.a_k_stride, g.a_dtype) || isOdd(g.b_k_stride, g.b_n_stride, g.b_dtype) ||
                    isOdd(g.c_m_stride, g.c_n_stride, g.c_dtype);
   auto size = [](int64_t n) { return static_cast<double>(n); };
-  use.computing =
-      productSeconds({size(g.batch), size(g.m), size(g.n), size(g.k), g.a_dtype == PCRT_BF16, unaligned}, machine);
+  const bool fp8 = isFloat8(g.a_dtype);
+  use.computing = productSeconds(
+      {size(g.batch), size(g.m), size(g.n), size(g.k), fp8 || g.a_dtype == PCRT_BF16, unaligned, fp8}, machine);
   return use;
 }
 
@@ -158,11 +160,12 @@ static Use useOf(const pcrt_attention_desc &a, const MachineModel &machine) {
   return use;
 }
 
-/// "product 1024x768x3072 gelu": rows, columns and the summed dim; " +=" adds to its result.
+/// "product 1024x768x3072 gelu": rows, columns and the summed dim; " fp8" multiplies codes, " +=" adds to its result.
 static std::string nameOf(const pcrt_gemm_desc &g) {
   static constexpr const char *epilogues[] = {"", " bias", " bias, gelu", " gelu gradient", " bias gradient"};
   return "product " + (g.batch > 1 ? std::to_string(g.batch) + " of " : "") + std::to_string(g.m) + "x" +
-         std::to_string(g.n) + "x" + std::to_string(g.k) + epilogues[g.epilogue] + (g.accumulate ? " +=" : "");
+         std::to_string(g.n) + "x" + std::to_string(g.k) + (isFloat8(g.a_dtype) ? " fp8" : "") + epilogues[g.epilogue] +
+         (g.accumulate ? " +=" : "");
 }
 
 /// Follows the step as a run does, and counts launches.

@@ -4,6 +4,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "KernelSet.h"
 #include "../Emit/Kernel.h"
+#include "pc/Codegen/Codegen.h"
 #include "pc/IR/Liveness.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -51,6 +52,8 @@ static std::string kernelKey(Operation *op, unsigned part) {
 bool pc::haveWarpgroups(ArrayRef<std::string> archs) {
   return !archs.empty() && llvm::all_of(archs, [](StringRef arch) { return arch == "sm_90a"; });
 }
+
+bool pc::multipliesFloat8(ArrayRef<std::string> archs) { return haveWarpgroups(archs); }
 
 unsigned KernelSet::numParts(Operation *op) const { return numKernels(op, target.cuda); }
 

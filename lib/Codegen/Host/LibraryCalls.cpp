@@ -62,7 +62,7 @@ OpOperand *Generator::summedByProduct(Value product) {
       return asGemm(einsum).has_value();
     auto fusion = product.getDefiningOp<FusionOp>();
     std::optional<FusedProduct> fused = fusion ? asFusedProduct(fusion, cuda) : std::nullopt;
-    return fused && fused->epilogue == PCRT_EPILOGUE_BIAS_GRAD && fused->c == product;
+    return fused && (fused->epilogue == PCRT_EPILOGUE_BIAS_GRAD || fused->aScales) && fused->c == product;
   };
   if (!current || current.getMicrobatches() == 1 || !isProduct() || !product.hasOneUse() ||
       product.use_begin()->getOwner() != current.getBody().front().getTerminator())
@@ -80,6 +80,12 @@ LogicalResult Generator::emitGemm(EinsumOp op) {
                    op.getResult(),
                    {},
                    {}});
+}
+
+/// Floats of 8 bits have their own types in products only.
+static int32_t dtypeOfOperand(Value value) {
+  Type element = getElementTypeOrSelf(value.getType());
+  return isa<Float8E4M3FNType>(element) ? PCRT_E4M3 : isa<Float8E5M2Type>(element) ? PCRT_E5M2 : dtypeOf(value);
 }
 
 /// Writes a table entry for the product, a second one if it adds to a sum, and the kernel for an epilogue that the
@@ -120,12 +126,14 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
                          .a_lies = 0,
                          .b_lies = 0,
                          .c_lies = 0,
-                         .a_dtype = dtypeOf(p.a),
-                         .b_dtype = dtypeOf(p.b),
+                         .a_dtype = dtypeOfOperand(p.a),
+                         .b_dtype = dtypeOfOperand(p.b),
                          .c_dtype = dtypeOf(p.c),
                          .accumulate = accumulate,
                          .epilogue = p.epilogue,
-                         .rest = rest});
+                         .rest = rest,
+                         .a_scales = p.aScales,
+                         .b_scales = p.bScales});
     return gemmTable.size() - 1;
   };
   // There are three ways to add: into the base in place, into the sum over microbatches (from the second one on), or
@@ -147,7 +155,7 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
     SmallVector<Value> inputs = {p.a, p.b};
     if (p.bias && p.epilogue != PCRT_EPILOGUE_BIAS_GRAD)
       inputs.push_back(p.bias);
-    if (p.epilogue == PCRT_EPILOGUE_GELU_GRAD)
+    if (p.epilogue == PCRT_EPILOGUE_GELU_GRAD || p.bScales)
       inputs.push_back(p.aux);
     all.cases->addProduct("einsum " + sourceName(p.product), inPlace ? entry(false) : first, inputs,
                           {offsetOf(p.a), offsetOf(p.b), offsetOf(p.c), offsetOf(p.bias), offsetOf(p.aux)}, offsetOf);

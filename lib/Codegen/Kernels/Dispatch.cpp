@@ -2,6 +2,7 @@
 // The table of special kernels: the number of their parts, their workspace, and the function that writes them. Other
 // ops become row kernels or plain loops (Host/KernelOf.cpp).
 //===-----------------------------------------------------------------------------===//
+#include "../Fuse/CodeProduct.h"
 #include "../Fuse/Grouped.h"
 #include "Attention/Attention.h"
 #include "Coded/CodedProduct.h"
@@ -120,6 +121,8 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
     auto emit = kernel.simt ? kernels::emitGrouped : kernels::emitPlainGrouped;
     return failed(checkTypes(op)) ? failure() : emit(einsum, kernel);
   }
+  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && isFloat8(getElementTypeOrSelf(einsum.getResult())))
+    return failed(checkTypes(op)) ? failure() : kernels::emitTurnedCodes(einsum, kernel);
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
             EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp, RopeOp, TopKOp, TopGroupsOp, AdmitOp, RoundOfRowsOp,
@@ -135,6 +138,8 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
       .Case([&](FusionOp fusion) -> std::optional<LogicalResult> {
         if (kernels::isCodedProduct(fusion))
           return failed(checkTypes(op)) ? failure() : kernels::emitCodedProduct(fusion, kernel);
+        if (std::optional<TiledCodes> codes = asTiledCodes(fusion))
+          return failed(checkTypes(op)) ? failure() : kernels::emitTiledCodes(*codes, kernel);
         if (std::optional<CodedAdamW> coded = asCodedAdamW(fusion))
           return kernels::emitCodedAdamW(fusion, *coded, kernel);
         std::optional<TableSum> sum = asTableSum(fusion);

@@ -11,6 +11,10 @@
 #include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 
+namespace pc {
+struct TiledCodes;
+}
+
 namespace pc::kernels {
 
 /// Attention.h defines an item.
@@ -37,6 +41,9 @@ llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 llvm::LogicalResult emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Kernel &kernel);
 llvm::LogicalResult emit(EncodeOp op, Kernel &kernel);
 llvm::LogicalResult emit(DecodeOp op, Kernel &kernel);
+/// An item is a square of 128 x 128 elements.
+llvm::LogicalResult emitTiledCodes(const TiledCodes &codes, Kernel &kernel);
+llvm::LogicalResult emitTurnedCodes(EinsumOp op, Kernel &kernel);
 llvm::LogicalResult emit(EncodeAddendOp op, Kernel &kernel);
 llvm::LogicalResult emit(DecodeSumOp op, Kernel &kernel);
 /// An item is one head of one token or, for interleaved pairs, a pair. The result may be the operand's own memory.

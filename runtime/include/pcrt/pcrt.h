@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 14
+#define PCRT_ABI_VERSION 15
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -35,8 +35,17 @@ typedef enum pcrt_status {
   PCRT_UNDECIDED = 11,
 } pcrt_status;
 
-/** I8 and I4 are codes of weights, which are multiplied by scales. A byte has two codes of I4: see pcrt_gemm_desc. */
-typedef enum pcrt_dtype { PCRT_F32 = 0, PCRT_BF16 = 1, PCRT_I32 = 2, PCRT_I8 = 3, PCRT_I4 = 4 } pcrt_dtype;
+/** I8 and I4 are codes of weights, which are multiplied by scales. A byte has two codes of I4: see pcrt_gemm_desc. E4M3
+ * and E5M2 are floats of 8 bits (pcrt/float8.h), as operands of products; elsewhere they count as I8. */
+typedef enum pcrt_dtype {
+  PCRT_F32 = 0,
+  PCRT_BF16 = 1,
+  PCRT_I32 = 2,
+  PCRT_I8 = 3,
+  PCRT_I4 = 4,
+  PCRT_E4M3 = 5,
+  PCRT_E5M2 = 6,
+} pcrt_dtype;
 typedef enum pcrt_reduction { PCRT_SUM = 0, PCRT_MAX = 1 } pcrt_reduction;
 
 /** The device on which a program runs. */
@@ -51,6 +60,14 @@ typedef enum pcrt_epilogue {
   PCRT_EPILOGUE_GELU_GRAD = 3, /* x * gelu_tanh'(aux) */
   PCRT_EPILOGUE_BIAS_GRAD = 4, /* sums of b over k go to bias[n] */
 } pcrt_epilogue;
+
+/** The scales of an operand that has floats of 8 bits. Its element is code times scale; `rows` is m of a, n of b, and
+ * is a multiple of 128, as k is. */
+typedef enum pcrt_scales {
+  PCRT_SCALES_NONE = 0,
+  PCRT_SCALES_VECTORS = 1, /* for 128 elements along k: f32 [k / 128, rows] */
+  PCRT_SCALES_SQUARES = 2, /* for 128 x 128 elements: f32 [rows / 128, k / 128]; of one operand at most */
+} pcrt_scales;
 
 /** The operation of a product on rows, which are the entries [token, expert] of a mask that are not 0, ordered by
  * expert and then by token. On CPUs only. */
@@ -134,7 +151,10 @@ typedef struct pcrt_attention_desc {
  *  If b has codes, its element is code times scale, as f32. `aux` (`bias` if grouped, by expert) has the scales, f32:
  *  [n, k / group] if b_k_stride is 1, else [k / group, n]. Two codes of I4 of one column share a byte: code i of a
  *  group has the low four bits of byte i, code i + group / 2 the high ones. Strides count codes. On CPUs only: on a
- *  GPU, kernels of the program multiply by codes. */
+ *  GPU, kernels of the program multiply by codes.
+ *  If a_scales and b_scales are set, both operands have floats of 8 bits, at most one of them E5M2, and k is their last
+ *  dim. `bias` has the scales of a, and `aux` those of b. There is no epilogue. On GPUs of compute capability 9.0 only.
+ */
 typedef struct pcrt_gemm_desc {
   const char *name;
   int64_t batch, m, n, k;
@@ -151,6 +171,7 @@ typedef struct pcrt_gemm_desc {
   int32_t rest;       /* epilogues from 2 on: the kernel that does the same after the product alone, with the arguments
                          (aux, c) after a product with bias to aux, (c, aux, c), or (b, bias). One that takes the
                          workspace after these leaves sums there that the next kernel adds */
+  int32_t a_scales, b_scales; /* pcrt_scales */
 } pcrt_gemm_desc;
 
 /** A move of one value over one group of ranks. The group-global tensor has the shape [outer, extent, inner], row
@@ -262,8 +283,8 @@ extern const pcrt_program pc_program;
 /** Runs kernel `index` over all of its items on the thread pool and waits. */
 pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args);
 
-/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them, it is grouped or b has codes;
- * BIAS_GRAD writes to bias. */
+/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them, it is grouped or an operand
+ * has codes; BIAS_GRAD writes to bias. */
 pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias,
                       void *aux);
 

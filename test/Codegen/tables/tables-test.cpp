@@ -194,7 +194,9 @@ void checkHostProgram(MLIRContext &context) {
              .c_dtype = PCRT_F32,
              .accumulate = 0,
              .epilogue = PCRT_EPILOGUE_NONE,
-             .rest = -1},
+             .rest = -1,
+             .a_scales = 0,
+             .b_scales = 0},
             "product");
   const pcrt_move_desc moves[] = {
       {"slice mine", PCRT_SLICE, 0, PCRT_F32, PCRT_SUM, 1, 6, 4, 1, 1, "forward", 1, 0, 0},

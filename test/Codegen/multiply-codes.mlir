@@ -1,0 +1,87 @@
+// A product of decoded floats of 8 bits, and its gradients, become products of the codes, with the contracted dims last
+// in both operands. One kernel encodes a value in all orders that products read.
+// RUN: pc-opt %s --pc-multiply-codes --split-input-file -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: FileCheck %s < %t
+// Fusing the rest leaves these fusions as they are.
+// RUN: pc-opt %s --pc-multiply-codes --pc-fuse=target=cuda --split-input-file -o %t.fused
+// RUN: FileCheck %s < %t.fused
+
+// Heads of 64 elements: a block of 128 contracted elements has two of them.
+// CHECK-LABEL: func.func @layer
+// CHECK: %[[W:.*]]:4 = pc.fusion (%[[V:.*]] = %{{.*}} : tensor<128x4x64xf32> ->
+// CHECK-NEXT: %[[C:.*]], %[[S:.*]] = pc.encode float8 %[[V]]
+// CHECK-NEXT: %[[CT:.*]] = pc.einsum "x0 x1 x2 -> x1 x2 x0" %[[C]] : (tensor<128x4x64xf8E4M3FN>) -> tensor<4x64x128xf8E4M3FN>
+// CHECK-NEXT: %[[ST:.*]] = pc.einsum "x0 x1 x2 -> x1 x2 x0" %[[S]] : (tensor<1x2x1xf32>) -> tensor<2x1x1xf32>
+// CHECK-NEXT: pc.yield %[[C]], %[[S]], %[[CT]], %[[ST]]
+// The activation has scales for 128 contracted elements in the forward pass, and for 128 tokens in the gradient of the
+// matrix.
+// CHECK: %[[X:.*]]:4 = pc.fusion (%[[V:.*]] = %{{.*}} : tensor<2x128x128xbf16> ->
+// CHECK-NEXT: %[[C:.*]], %[[S:.*]] = pc.encode float8 %[[V]] : (tensor<2x128x128xbf16>) -> (tensor<2x128x128xf8E4M3FN>, tensor<2x128x1xf32>)
+// CHECK-NEXT: %[[ST:.*]] = pc.einsum "x0 x1 x2 -> x2 x0 x1" %[[S]] : (tensor<2x128x1xf32>) -> tensor<1x2x128xf32>
+// CHECK-NEXT: %[[D:.*]], %[[T:.*]] = pc.encode float8 %[[V]] : (tensor<2x128x128xbf16>) -> (tensor<2x128x128xf8E4M3FN>, tensor<2x1x128xf32>)
+// CHECK-NEXT: %[[DT:.*]] = pc.einsum "x0 x1 x2 -> x2 x0 x1" %[[D]]
+// CHECK-NEXT: pc.yield %[[C]], %[[ST]], %[[T]], %[[DT]]
+// CHECK: pc.fusion
+// CHECK-NEXT: %[[S:.*]] = pc.einsum "x0 x1 x2 -> x1 x2 x0" %{{.*}} : (tensor<1x2x128xf32>) -> tensor<2x128x1xf32>
+// CHECK-NEXT: %[[A:.*]] = pc.decode float8 %{{.*}}, %[[S]] : (tensor<2x128x128xf8E4M3FN>, tensor<2x128x1xf32>) -> tensor<2x128x128xbf16>
+// CHECK-NEXT: %[[B:.*]] = pc.decode float8 %{{.*}}, %{{.*}} : (tensor<4x64x128xf8E4M3FN>, tensor<2x1x1xf32>) -> tensor<4x64x128xbf16>
+// CHECK-NEXT: %[[Y:.*]] = pc.einsum "b s e, h d e -> b s h d" %[[A]], %[[B]]
+// CHECK-NEXT: pc.yield %[[Y]] : tensor<2x128x4x64xbf16>
+// A gradient in E5M2 is multiplied by E4M3.
+// CHECK: pc.fusion
+// CHECK-NEXT: pc.encode float8 %{{.*}} -> (tensor<2x128x4x64xf8E5M2>, tensor<2x128x2x1xf32>)
+// CHECK: pc.fusion
+// CHECK: pc.einsum "b s h d, e h d -> b s e"
+// CHECK: pc.fusion
+// CHECK: pc.einsum "e b s, h d b s -> e h d" {{.*}} -> tensor<128x4x64xf32>
+// CHECK-NOT: pc.decode
+func.func @layer(%x: tensor<2x128x128xbf16>, %w: tensor<128x4x64xf32>, %dy: tensor<2x128x4x64xbf16>)
+    -> (tensor<2x128x4x64xbf16>, tensor<2x128x128xbf16>, tensor<128x4x64xf32>) {
+  %wc, %ws = pc.encode float8 %w : (tensor<128x4x64xf32>) -> (tensor<128x4x64xf8E4M3FN>, tensor<1x2x1xf32>)
+  %xc, %xs = pc.encode float8 %x : (tensor<2x128x128xbf16>) -> (tensor<2x128x128xf8E4M3FN>, tensor<2x128x1xf32>)
+  %tc, %ts = pc.encode float8 %x : (tensor<2x128x128xbf16>) -> (tensor<2x128x128xf8E4M3FN>, tensor<2x1x128xf32>)
+  %xd = pc.decode float8 %xc, %xs : (tensor<2x128x128xf8E4M3FN>, tensor<2x128x1xf32>) -> tensor<2x128x128xbf16>
+  %wd = pc.decode float8 %wc, %ws : (tensor<128x4x64xf8E4M3FN>, tensor<1x2x1xf32>) -> tensor<128x4x64xbf16>
+  %y = pc.einsum "b s e, e h d -> b s h d" %xd, %wd : (tensor<2x128x128xbf16>, tensor<128x4x64xbf16>) -> tensor<2x128x4x64xbf16>
+  %gc, %gs = pc.encode float8 %dy : (tensor<2x128x4x64xbf16>) -> (tensor<2x128x4x64xf8E5M2>, tensor<2x128x2x1xf32>)
+  %gd = pc.decode float8 %gc, %gs : (tensor<2x128x4x64xf8E5M2>, tensor<2x128x2x1xf32>) -> tensor<2x128x4x64xbf16>
+  %dx = pc.einsum "b s h d, e h d -> b s e" %gd, %wd : (tensor<2x128x4x64xbf16>, tensor<128x4x64xbf16>) -> tensor<2x128x128xbf16>
+  %hc, %hs = pc.encode float8 %dy : (tensor<2x128x4x64xbf16>) -> (tensor<2x128x4x64xf8E5M2>, tensor<2x1x4x64xf32>)
+  %td = pc.decode float8 %tc, %ts : (tensor<2x128x128xf8E4M3FN>, tensor<2x1x128xf32>) -> tensor<2x128x128xbf16>
+  %hd = pc.decode float8 %hc, %hs : (tensor<2x128x4x64xf8E5M2>, tensor<2x1x4x64xf32>) -> tensor<2x128x4x64xbf16>
+  %dw = pc.einsum "b s e, b s h d -> e h d" %td, %hd : (tensor<2x128x128xbf16>, tensor<2x128x4x64xbf16>) -> tensor<128x4x64xf32>
+  return %y, %dx, %dw : tensor<2x128x4x64xbf16>, tensor<2x128x128xbf16>, tensor<128x4x64xf32>
+}
+
+// -----
+
+// Codes of another rank are transposed before their first reader.
+// CHECK-LABEL: func.func @gathered
+// CHECK: %[[CT:.*]] = pc.einsum "x0 x1 -> x1 x0" %{{.*}} : (tensor<256x128xf8E4M3FN>) -> tensor<128x256xf8E4M3FN>
+// CHECK: %[[ST:.*]] = pc.einsum "x0 x1 -> x1 x0" %{{.*}} : (tensor<2x1xf32>) -> tensor<1x2xf32>
+// CHECK: pc.fusion
+// CHECK: pc.einsum "m k, n k -> m n"
+func.func @gathered(%a: tensor<128x256xf8E4M3FN>, %s: tensor<128x2xf32>, %b: tensor<256x128xf8E4M3FN>, %t: tensor<2x1xf32>) -> tensor<128x128xbf16> {
+  %x = pc.decode float8 %a, %s : (tensor<128x256xf8E4M3FN>, tensor<128x2xf32>) -> tensor<128x256xbf16>
+  %y = pc.decode float8 %b, %t : (tensor<256x128xf8E4M3FN>, tensor<2x1xf32>) -> tensor<256x128xbf16>
+  %z = pc.einsum "m k, k n -> m n" %x, %y : (tensor<128x256xbf16>, tensor<256x128xbf16>) -> tensor<128x128xbf16>
+  return %z : tensor<128x128xbf16>
+}
+
+// -----
+
+// The library has no product of two matrices with scales of squares, and none of E5M2 with E5M2; rows of 64 are not
+// whole squares.
+// REMARK: remark: pc-multiply-codes: 3 of 3 products with operands in fp8 decode them to bf16, because their dims on a rank are not multiples of 128
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: pc.fusion
+func.func @others(%a: tensor<128x256xf8E4M3FN>, %s: tensor<1x2xf32>, %e: tensor<128x256xf8E5M2>, %u: tensor<128x2xf32>, %n: tensor<64x256xf8E4M3FN>, %v: tensor<64x2xf32>)
+    -> (tensor<128x128xbf16>, tensor<128x128xbf16>, tensor<64x64xbf16>) {
+  %x = pc.decode float8 %a, %s : (tensor<128x256xf8E4M3FN>, tensor<1x2xf32>) -> tensor<128x256xbf16>
+  %p = pc.einsum "m k, n k -> m n" %x, %x : (tensor<128x256xbf16>, tensor<128x256xbf16>) -> tensor<128x128xbf16>
+  %y = pc.decode float8 %e, %u : (tensor<128x256xf8E5M2>, tensor<128x2xf32>) -> tensor<128x256xbf16>
+  %q = pc.einsum "m k, n k -> m n" %y, %y : (tensor<128x256xbf16>, tensor<128x256xbf16>) -> tensor<128x128xbf16>
+  %z = pc.decode float8 %n, %v : (tensor<64x256xf8E4M3FN>, tensor<64x2xf32>) -> tensor<64x256xbf16>
+  %r = pc.einsum "m k, n k -> m n" %z, %z : (tensor<64x256xbf16>, tensor<64x256xbf16>) -> tensor<64x64xbf16>
+  return %p, %q, %r : tensor<128x128xbf16>, tensor<128x128xbf16>, tensor<64x64xbf16>
+}
