@@ -164,7 +164,9 @@ class Float8(ZeroPlus):
         text = (self.work / "scheduled.mlir").read_text()
         self.holds("the program is proved", "pc-opt", "scheduled.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}", "-o", "/dev/null")
         turns = re.findall(r"pc.einsum \"x0 x1 x2 -> x2 x0 x1\" (%\S+) : \((tensor<\S+xf8E4M3FN>)\)", text)
+        first, other, *_ = dict.fromkeys(re.findall(r"= (%\S+ : tensor<2x1xf32>) ->", text))  # of one matrix in both layers
         mutants = [("another format", text.replace("f8E4M3FN", "f8E5M2")),
+                   ("scales of another matrix", text.replace(f"= {first}", f"= {other}", 1)),
                    ("codes in another order", text.replace('"x0 x1 x2 -> x2 x0 x1"', '"x0 x1 x2 -> x2 x1 x0"').replace("x2 x0 x1", "x2 x1 x0"))]
         for name, changed in mutants:
             (self.work / "mutant.mlir").write_text(changed)

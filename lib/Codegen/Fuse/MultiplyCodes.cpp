@@ -70,9 +70,9 @@ std::optional<Reading> readingOf(Value operand, ArrayRef<int> factors, ArrayRef<
 }
 
 /// Rewrites the products of one module.
-class Multiplier {
+class CodeMultiplier {
 public:
-  explicit Multiplier(MLIRContext *context) : builder(context) {}
+  explicit CodeMultiplier(MLIRContext *context) : builder(context) {}
 
   void run(ModuleOp module) {
     SmallVector<EinsumOp> products;
@@ -256,7 +256,7 @@ private:
 /// The pass pc-multiply-codes.
 struct MultiplyCodes : pc::impl::MultiplyCodesBase<MultiplyCodes> {
   void runOnOperation() override {
-    Multiplier multiplier(&getContext());
+    CodeMultiplier multiplier(&getContext());
     multiplier.run(getOperation());
     if (size_t kept = multiplier.numProducts - multiplier.numMultiplied)
       getOperation().emitRemark() << "pc-multiply-codes: " << kept << " of " << multiplier.numProducts
