@@ -1,8 +1,8 @@
 //===- Values.cpp - Fingerprints of the results of ops --------------------------------------===//
 // Input: an op and the fingerprints of its operands. Result: fingerprints of its results. Identities that passes may
 // use also hold for fingerprints: sums and scales use the arithmetic of the field, linear ops are linear maps, a sum of
-// a product is one product, and rounding is a map that commutes with moving elements. Any other op is a random
-// function.
+// a product is one product, a product of transposed operands is a product of the operands, and rounding and decoding
+// commute with moving elements. Any other op is a random function.
 //===-----------------------------------------------------------------------------===//
 #include "Values.h"
 
