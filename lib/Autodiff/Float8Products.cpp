@@ -1,10 +1,11 @@
 //===- Float8Products.cpp - Products of layers with operands of 8 bits ---------------------===//
 // An operand of a product becomes pc.decode of pc.encode. A matrix is encoded once per step, before the accumulation,
 // and an activation before its first reader. Blocks depend only on the shapes of the step, so every plan rounds the
-// same elements together.
+// same elements together. With one scale per operand (Float8Scales.cpp), both products of an operand share its codes.
 // Reference: DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.3.
 //===------------------------------------------------------------------------------------===//
 #include "Float8Products.h"
+#include "Float8Scales.h"
 
 #include "pc/Autodiff/Optimizers.h"
 #include "pc/IR/BlockCodes.h"
@@ -78,11 +79,19 @@ struct ProductOperands {
   }
 };
 
+/// A value as codes, and their scales.
+struct Codes {
+  Value codes, scales;
+
+  explicit Codes(EncodeOp op) : codes(op.getCodes()), scales(op.getScales()) {}
+  explicit Codes(EncodeScaledOp op) : codes(op.getCodes()), scales(op.getScale()) {}
+};
+
 class Rounder {
 public:
-  Rounder(Block &body, Type ofGradients)
+  Rounder(Block &body, Type ofGradients, Float8Scales *oneScale)
       : body(body), builder(body.getParentOp()->getContext()), e4m3(builder.getType<Float8E4M3FNType>()),
-        ofGradients(ofGradients) {}
+        ofGradients(ofGradients), oneScale(oneScale) {}
 
   RoundedProducts run() {
     std::vector<ProductOperands> gradients;
@@ -113,26 +122,36 @@ private:
     Value x = op.getInputs()[1 - i];
     const bool isForward = stepPhase(op) == StepPhase::Forward;
     auto block = product.blockOf(i, /*isMatrix=*/true), ofX = product.blockOf(1 - i, /*isMatrix=*/false);
-    if (!block || !ofX) {
+    if (!oneScale && (!block || !ofX)) {
       ++done.kept;
       return;
     }
     ++done.rounded;
     ParameterOp parameter = matrixOf(op.getInputs()[i]);
-    builder.setInsertionPointAfter(parameter);
-    EncodeOp codes = encode(parameter.getValue(), *block, e4m3, parameter.getLoc());
-    builder.setInsertionPoint(op);
-    EncodeOp ofActivation = encode(x, *ofX, isForward ? e4m3 : ofGradients, op.getLoc());
+    const auto operand = isForward ? Float8Operand::Input : Float8Operand::Gradient;
+    const Type element = isForward ? e4m3 : ofGradients;
+    Codes codes = oneScale ? encode(parameter.getValue(), e4m3, Float8Operand::Matrix, parameter)
+                           : (builder.setInsertionPointAfter(parameter),
+                              encode(parameter.getValue(), *block, e4m3, parameter.getLoc()));
+    Codes ofActivation = oneScale ? encode(x, element, operand, parameter)
+                                  : (builder.setInsertionPoint(op), encode(x, *ofX, element, op.getLoc()));
     if (isForward)
       activations.try_emplace(x, ofActivation);
     else
-      gradientsOfResults.insert(x);
+      gradientsOfResults.try_emplace(x, ofActivation);
     decode(op, i, codes);
     decode(op, 1 - i, ofActivation);
   }
 
   void ofGradient(const ProductOperands &product, unsigned i) {
     EinsumOp op = product.op;
+    Value x = op.getInputs()[i], dy = op.getInputs()[1 - i];
+    if (oneScale) {
+      ++done.rounded;
+      decode(op, i, activations.find(x)->second);
+      decode(op, 1 - i, gradientsOfResults.find(dy)->second);
+      return;
+    }
     // Sequences are not rounded together, so that ranks can have any of them.
     auto ofActivation = product.blockOf(i, /*isMatrix=*/false, /*inOneDim=*/true),
          ofGradient = product.blockOf(1 - i, /*isMatrix=*/false, /*inOneDim=*/true);
@@ -141,40 +160,54 @@ private:
       return;
     }
     ++done.rounded;
-    Value x = op.getInputs()[i], dy = op.getInputs()[1 - i];
     // The forward pass encodes the activation, so that only its codes are kept for the backward pass.
-    EncodeOp inForward = activations.lookup(x);
+    Operation *inForward = activations.find(x)->second.codes.getDefiningOp();
     builder.setInsertionPointAfter(inForward);
-    EncodeOp codes = encode(x, *ofActivation, e4m3, inForward.getLoc());
+    Codes codes = encode(x, *ofActivation, e4m3, inForward->getLoc());
     builder.setInsertionPoint(op);
     decode(op, i, codes);
     builder.setInsertionPoint(op);
     decode(op, 1 - i, encode(dy, *ofGradient, ofGradients, op.getLoc()));
   }
 
-  /// Encodes `value` at the insertion point, or returns the op that does so already.
-  EncodeOp encode(Value value, ArrayRef<int64_t> block, Type element, Location loc) {
+  /// Encodes `value` with one scale right after its definition, or returns the codes if it is encoded already.
+  Codes encode(Value value, Type element, Float8Operand operand, ParameterOp matrix) {
+    for (Operation *user : value.getUsers())
+      if (auto known = dyn_cast<EncodeScaledOp>(user); known && typeOf(known.getCodes()).getElementType() == element)
+        return Codes(known);
+    builder.setInsertionPointAfterValue(value);
+    Value scale = oneScale->scaleOf(builder, value, element, operand, matrix);
+    auto type = RankedTensorType::get(typeOf(value).getShape(), element);
+    return Codes(EncodeScaledOp::create(builder, matrix.getLoc(), type, value, scale));
+  }
+
+  /// Encodes `value` in blocks at the insertion point, or returns the codes if it is encoded already.
+  Codes encode(Value value, ArrayRef<int64_t> block, Type element, Location loc) {
     for (Operation *user : value.getUsers())
       if (auto known = dyn_cast<EncodeOp>(user);
           known && typeOf(known.getCodes()).getElementType() == element &&
           typeOf(known.getScales()).getShape() == ArrayRef(shapeOfScales(typeOf(value).getShape(), block)))
-        return known;
+        return Codes(known);
     ArrayRef<int64_t> shape = typeOf(value).getShape();
     auto codes = RankedTensorType::get(shape, element),
          scales = RankedTensorType::get(shapeOfScales(shape, block), builder.getF32Type());
-    return EncodeOp::create(builder, loc, TypeRange{codes, scales}, value, /*is_unsigned=*/false, /*is_linear=*/false,
-                            /*is_float8=*/true);
+    return Codes(EncodeOp::create(builder, loc, TypeRange{codes, scales}, value, /*is_unsigned=*/false,
+                                  /*is_linear=*/false, /*is_float8=*/true));
   }
 
-  /// Lets operand `i` of `op` read `codes`. Readers in one pass share the decoded value.
-  void decode(EinsumOp op, unsigned i, EncodeOp codes) {
-    Value &decoded = values[{codes, unsigned(stepPhase(op))}];
+  /// Lets operand `i` of `op` read `codes`. Readers in one pass share the decoded value. The reader that is found first
+  /// may not be the first one in the program, so codes with one scale are decoded as early as possible.
+  void decode(EinsumOp op, unsigned i, const Codes &codes) {
+    Value &decoded = values[{codes.codes, unsigned(stepPhase(op))}];
     Value read = op.getInputs()[i];
     if (!decoded) {
+      Operation *made = codes.codes.getDefiningOp();
       builder.setInsertionPoint(op);
+      if (oneScale && made->getBlock() == &body && stepPhase(made) == stepPhase(op))
+        builder.setInsertionPointAfter(made);
       decoded =
           DecodeOp::create(builder, op.getLoc(), RankedTensorType::get(typeOf(read).getShape(), builder.getBF16Type()),
-                           codes.getCodes(), codes.getScales(), /*is_unsigned=*/false, /*is_linear=*/false,
+                           codes.codes, codes.scales, /*is_unsigned=*/false, /*is_linear=*/false,
                            /*is_float8=*/true);
     }
     op->setOperand(i, decoded);
@@ -185,12 +218,15 @@ private:
   Block &body;
   OpBuilder builder;
   Type e4m3, ofGradients;
+  Float8Scales *oneScale; ///< null: scales per block
   RoundedProducts done;
-  llvm::MapVector<Value, EncodeOp> activations; ///< operands of products in the forward pass, with their codes
-  llvm::DenseSet<Value> gradientsOfResults;     ///< operands of products with matrices in the backward pass
-  llvm::DenseMap<std::pair<Operation *, unsigned>, Value> values;
+  llvm::MapVector<Value, Codes> activations;       ///< operands of products in the forward pass, with their codes
+  llvm::DenseMap<Value, Codes> gradientsOfResults; ///< operands of products with matrices in the backward pass
+  llvm::DenseMap<std::pair<Value, unsigned>, Value> values;
 };
 
 } // namespace
 
-RoundedProducts pc::roundProducts(Block &body, Type ofGradients) { return Rounder(body, ofGradients).run(); }
+RoundedProducts pc::roundProducts(Block &body, Type ofGradients, Float8Scales *scales) {
+  return Rounder(body, ofGradients, scales).run();
+}

@@ -6,6 +6,8 @@
 
 namespace pc {
 
+class Float8Scales;
+
 /// What roundProducts did.
 struct RoundedProducts {
   int64_t rounded = 0; ///< products whose operands are floats of 8 bits
@@ -15,8 +17,9 @@ struct RoundedProducts {
 /// Rounds the operands of bf16 products in the body of an accumulation to floats of 8 bits: products of an activation
 /// or a gradient with a matrix, and those that are the gradient of such a matrix. Gradients of activations have the
 /// type `ofGradients`, all other operands E4M3. An operand has a scale per block: 128 elements along the contracted
-/// dims, and for a matrix also 128 along its other dims. Products with tables, with the head and of the router stay.
-RoundedProducts roundProducts(mlir::Block &body, mlir::Type ofGradients);
+/// dims, and for a matrix also 128 along its other dims; or, with `scales`, one scale, so that all products fit.
+/// Products with tables, with the head and of the router stay.
+RoundedProducts roundProducts(mlir::Block &body, mlir::Type ofGradients, Float8Scales *scales);
 
 } // namespace pc
 

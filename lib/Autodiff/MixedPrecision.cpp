@@ -7,6 +7,7 @@
 #include "pc/Autodiff/Passes.h"
 
 #include "Float8Products.h"
+#include "Float8Scales.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Dispatch.h"
 #include "pc/IR/Generation.h"
@@ -282,9 +283,17 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
         float8Gradients == "e4m3" ? Type(builder.getType<Float8E4M3FNType>()) : builder.getType<Float8E5M2Type>();
     RoundedProducts all;
     for (AccumulateOp accumulate : bodies) {
-      RoundedProducts products = roundProducts(accumulate.getBody().front(), ofGradients);
+      std::optional<Float8Scales> scales;
+      if (float8Scaling != "blocks")
+        scales.emplace(accumulate, float8Scaling == "delayed" ? Float8Scaling::Delayed : Float8Scaling::Current);
+      RoundedProducts products = roundProducts(accumulate.getBody().front(), ofGradients, scales ? &*scales : nullptr);
       all.rounded += products.rounded, all.kept += products.kept;
+      if (scales && failed(scales->keepHistories()))
+        return failure();
     }
+    if (!all.rounded && float8Scaling != "blocks")
+      return getOperation().emitError()
+             << "pc-mixed-precision: the model has no product of a layer that can be fp8; use --precision=bf16";
     if (!all.rounded)
       return getOperation().emitError()
              << "pc-mixed-precision: blocks of 128 divide the dims of no product of a layer, so none can be fp8; use "
@@ -298,7 +307,8 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
   void runOnOperation() override {
     if (failed(checkOption("compute", compute, {"f32", "bf16", "fp8"})) || failed(checkOption("residual", residual)) ||
         failed(checkOption("gradients", gradients)) || failed(checkOption("tables", tables)) ||
-        failed(checkOption("float8-gradients", float8Gradients, {"e4m3", "e5m2"})))
+        failed(checkOption("float8-gradients", float8Gradients, {"e4m3", "e5m2"})) ||
+        failed(checkOption("float8-scaling", float8Scaling, {"blocks", "current", "delayed"})))
       return signalPassFailure();
     const bool narrows = compute != "f32";
     SmallVector<AccumulateOp> bodies;

@@ -7,6 +7,7 @@
 #include "pc/Autodiff/Passes.h"
 
 #include "pc/Cost/Cost.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
@@ -24,8 +25,9 @@ namespace {
 bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
 /// Returns true if the op is never computed again, because different rounding of its operand could lead to different
-/// choices. It is enough to test these two ops: all others get the choices from an AdmitOp.
-bool isKept(Operation *op) { return isa<TopKOp, AdmitOp>(op); }
+/// choices. It is enough to test these two ops: all others get the choices from an AdmitOp. A scale is one number, for
+/// which ranks would have to compare their maxima again.
+bool isKept(Operation *op) { return isa<TopKOp, AdmitOp, Float8ScaleOp>(op); }
 
 /// Input: the body of a step and the layers to recompute. full() and selective() choose values of a layer, and clones
 /// of their ops replace them in the backward pass. Leaves and values that another layer reads are kept.

@@ -309,7 +309,7 @@ static json::Value describeStates(ModuleOp program) {
 /// What a step rounds to codes, apart from states, with the bits and the bound of the error of an element: the matrices
 /// that the passes read, the operands of products in fp8, and the gradients that ranks add, by move.
 static json::Array describeLossy(ModuleOp program, const Totals &totals) {
-  int64_t matrices = 0, operands = 0, decoded = 0;
+  int64_t matrices = 0, operands = 0, scaled = 0, decoded = 0;
   bool hasE5M2 = false;
   program.walk([&](DecodeOp decode) {
     auto reads = [](Operation *user) { return isa<EinsumOp>(user) && multipliesCodes(cast<EinsumOp>(user)); };
@@ -318,6 +318,10 @@ static json::Array describeLossy(ModuleOp program, const Totals &totals) {
   program.walk([&](EncodeOp encode) {
     matrices += encode.getIsLinear();
     operands += encode.getIsFloat8();
+    hasE5M2 |= isa<Float8E5M2Type>(getElementTypeOrSelf(encode.getCodes()));
+  });
+  program.walk([&](EncodeScaledOp encode) {
+    ++scaled;
     hasE5M2 |= isa<Float8E5M2Type>(getElementTypeOrSelf(encode.getCodes()));
   });
   json::Array rows;
@@ -330,6 +334,9 @@ static json::Array describeLossy(ModuleOp program, const Totals &totals) {
       "the element / " + std::to_string(hasE5M2 ? 8 : 16) + " or largest magnitude of the block / 2^17");
   if (operands)
     (*rows.back().getAsObject())["decoded"] = decoded;
+  add("operands", scaled,
+      "the element / " + std::to_string(hasE5M2 ? 8 : 16) +
+          " or the scale / 2^10; with delayed scaling, also the excess over the largest number of the scale");
   for (auto &[key, row] : totals.codes)
     rows.push_back(json::Object{{"what", "gradients"},
                                 {"axis", std::get<0>(key)},

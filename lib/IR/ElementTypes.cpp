@@ -54,7 +54,8 @@ static Kinds kindsOf(Operation *op) {
       .Case([](AdamWOp) { return Kinds{{}, {0, 2, 3, 4, 5}, {}, {0, 1, 2}}; })
       .Case([](SGDOp) { return Kinds{{}, {0, 2, 3}, {}, {0}}; })
       .Case([](EncodeOp) { return Kinds{{}, {}, {}, {1}}; })
-      .Case([](DecodeOp) { return Kinds{{}, {1}, {}, {}}; })
+      .Case<DecodeOp, EncodeScaledOp>([](auto) { return Kinds{{}, {1}, {}, {}}; })
+      .Case([](Float8ScaleOp) { return Kinds{{}, {0}, {}, {0}}; })
       .Case([](CacheWriteOp x) {
         return Kinds{x.getOffset() ? SmallVector<unsigned, 4>{2, 3, 4} : SmallVector<unsigned, 4>{2, 3}, {}, {}, {}};
       })
@@ -82,7 +83,7 @@ LogicalResult pc::detail::verifyElementTypes(Operation *op) {
                       isOfCodes(op->getOperand(0).getType()) && isOfCodes(op->getResult(0).getType());
   view |= copies && einsum;
   const bool readsCodes = (einsum && isDecoding(einsum)) || isa<DecodeOp>(op) || copies,
-             makesCodes = isa<EncodeOp>(op) || copies;
+             makesCodes = isa<EncodeOp, EncodeScaledOp>(op) || copies;
   auto check = [&](StringRef what, unsigned i, Type type, ArrayRef<unsigned> indices,
                    ArrayRef<unsigned> wide) -> LogicalResult {
     Type element = mlir::cast<RankedTensorType>(type).getElementType();

@@ -335,8 +335,21 @@ FactorRule EncodeOp::getFactorRule() {
 }
 FactorRule DecodeOp::getFactorRule() {
   std::string x = letters("x", rankOf(getCodes()));
+  if (!rankOf(getScales()))
+    return make(*this, x + ", -> " + x);
   return blocksRule(*this, make(*this, x + ", " + x + " -> " + x),
                     cast<RankedTensorType>(getScales().getType()).getShape());
+}
+
+FactorRule MaxMagnitudeOp::getFactorRule() {
+  FactorRule rule = make(*this, getSpec());
+  rule.reduction = PartialKind::Max;
+  return rule;
+}
+FactorRule Float8ScaleOp::getFactorRule() { return make(*this, " -> "); }
+FactorRule EncodeScaledOp::getFactorRule() {
+  std::string x = letters("x", rankOf(getX()));
+  return make(*this, x + ", -> " + x);
 }
 
 FactorRule ClipCoefficientOp::getFactorRule() { return make(*this, ", h -> ").keepWhole({"h"}); }

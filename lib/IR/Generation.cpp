@@ -149,7 +149,8 @@ template <typename Op> static LogicalResult verifyBlocks(Op op, Value value, Val
     return op.emitOpError() << "has codes " << ofCodes << ", which must be "
                             << (op.getIsFloat8() ? "f8E4M3FN or f8E5M2" : "i8") << " and have the shape of " << type
                             << " (C1)";
-  if (!blockOf(type.getShape(), ofScales.getShape()))
+  const bool isOne = isa<DecodeOp>(op) && op.getIsFloat8() && !ofScales.getRank();
+  if (!isOne && !blockOf(type.getShape(), ofScales.getShape()))
     return op.emitOpError() << "has scales " << ofScales << ", whose sizes must divide the sizes of " << type
                             << " (C2)";
   if ((op.getIsLinear() || op.getIsFloat8()) && op.getIsUnsigned())
@@ -161,6 +162,21 @@ template <typename Op> static LogicalResult verifyBlocks(Op op, Value value, Val
 }
 LogicalResult EncodeOp::verify() { return verifyBlocks(*this, getX(), getCodes(), getScales()); }
 LogicalResult DecodeOp::verify() { return verifyBlocks(*this, getResult(), getCodes(), getScales()); }
+LogicalResult Float8ScaleOp::verify() {
+  auto largest = cast<RankedTensorType>(getLargest().getType()), scale = cast<RankedTensorType>(getScale().getType());
+  if (!largest.getRank() && !scale.getRank() && isFloat8(getFormat()))
+    return success();
+  return emitOpError() << "computes a scale of type " << scale << " for " << getFormat() << " from " << largest
+                       << ", which must be scalars and a float of 8 bits (C1)";
+}
+LogicalResult EncodeScaledOp::verify() {
+  auto type = cast<RankedTensorType>(getX().getType()), codes = cast<RankedTensorType>(getCodes().getType()),
+       scale = cast<RankedTensorType>(getScale().getType());
+  if (codes.getShape() == type.getShape() && isFloat8(codes.getElementType()) && !scale.getRank())
+    return success();
+  return emitOpError() << "rounds " << type << " with " << scale << " to " << codes
+                       << ", but needs a scalar, and codes of this shape in f8E4M3FN or f8E5M2 (C1)";
+}
 
 bool pc::generates(ModuleOp module) {
   return module.walk([](CacheWriteOp) { return WalkResult::interrupt(); }).wasInterrupted();

@@ -3,6 +3,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/OptimizerOp.h"
 #include "pc/IR/Groups.h"
+#include "pc/IR/Parts.h"
 #include "pcrt/average.h"
 #include "pcrt/description.h"
 
@@ -159,7 +160,7 @@ LogicalResult OptimizerOp::verifyRegions() {
   // These names are states that other features keep for a parameter in a checkpoint.
   llvm::StringSet<> taken{{PCRT_EMA}, {PCRT_EMA_BEGUN}, {maskState}, {maskAgeState}, {maskWaitState}};
   for (StringRef state : names(getStates()))
-    if (!taken.insert(state).second)
+    if (state.ends_with(historySuffix) || !taken.insert(state).second)
       return emitOpError() << "has a state '" << state << "', but another state or --ema has the same name (C3)";
   for (Operation &op : getBlock().without_terminator())
     if (!isa<EinsumOp, ConstantOp>(op) && !op.hasTrait<Pointwise>())

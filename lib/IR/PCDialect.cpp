@@ -36,7 +36,7 @@ void PCDialect::initialize() {
       >();
   addOperations<AllToAllRowsOp, AdmitOp, RoundOfRowsOp, OptimizerOp>();
   addOperations<CacheWriteOp, CachedAttentionOp, GumbelOp, SamplingThresholdOp>();
-  addOperations<EncodeOp, DecodeOp, EncodeAddendOp, DecodeSumOp>();
+  addOperations<EncodeOp, DecodeOp, MaxMagnitudeOp, Float8ScaleOp, EncodeScaledOp, EncodeAddendOp, DecodeSumOp>();
 }
 
 StringRef stepPhaseName(StepPhase phase) {

@@ -46,6 +46,9 @@ std::optional<SmallVector<int64_t>> pc::blockOfState(StateOp state, ParameterOp 
 
 std::optional<SmallVector<int64_t>> pc::dimsOfState(StateOp state, ParameterOp parameter) {
   ArrayRef<int64_t> shape = wholeShape(state), whole = wholeShape(parameter);
+  if (isHistory(state))
+    return shape.size() == 1 && shape[0] == numParts(parameter) * float8History ? std::optional(SmallVector<int64_t>())
+                                                                                : std::nullopt;
   if (shape == whole || blockOfState(state, parameter))
     return llvm::to_vector(llvm::seq<int64_t>(0, whole.size()));
   SmallVector<int64_t> dims;
@@ -199,7 +202,35 @@ std::optional<SmallVector<ParameterPart>> pc::partsOfBlocks(ParameterOp paramete
   return parts;
 }
 
+/// Adds a dim of steps to each part, and to its tensor.
+static void addHistory(MutableArrayRef<ParameterPart> parts) {
+  int64_t first = 0;
+  auto with = [](ArrayRef<int64_t> of, int64_t last) {
+    SmallVector<int64_t> all(of);
+    all.push_back(last);
+    return all;
+  };
+  for (ParameterPart &part : parts) {
+    SourceAttr box = part.source;
+    part.source = SourceAttr::get(box.getContext(), box.getTensor(), with(box.getShape(), float8History),
+                                  with(box.getStart(), 0), with(box.getSize(), float8History),
+                                  box.getView().empty() ? SmallVector<int64_t>() : with(box.getView(), float8History));
+    part.start = {first};
+    part.size = {float8History};
+    first += float8History;
+  }
+}
+
+bool pc::isHistory(StateOp state) { return state.getName().ends_with(historySuffix); }
+
 std::optional<SmallVector<ParameterPart>> pc::partsOfState(StateOp state, ParameterOp parameter) {
+  if (isHistory(state)) {
+    std::optional<SmallVector<int64_t>> dims = dimsOfState(state, parameter);
+    std::optional<SmallVector<ParameterPart>> parts = dims ? partsOfState(parameter, *dims) : std::nullopt;
+    if (parts)
+      addHistory(*parts);
+    return parts;
+  }
   if (std::optional<SmallVector<int64_t>> block = blockOfState(state, parameter))
     return partsOfBlocks(parameter, *block);
   std::optional<SmallVector<int64_t>> dims = dimsOfState(state, parameter);
@@ -208,7 +239,7 @@ std::optional<SmallVector<ParameterPart>> pc::partsOfState(StateOp state, Parame
 
 std::optional<SmallVector<ParameterPart>> pc::ownPartsOfState(StateOp state, ParameterOp parameter) {
   std::optional<SmallVector<int64_t>> dims = dimsOfState(state, parameter);
-  const bool isWhole = dims && dims->size() == parameter.getDims().size();
+  const bool isWhole = dims && dims->size() == parameter.getDims().size() && !isHistory(state);
   return isWhole && !blockOfState(state, parameter) ? std::nullopt : partsOfState(state, parameter);
 }
 

@@ -149,20 +149,29 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
 }
 
 /// Leaves and other values from outside get the order that they had in the step. Values that the optimizer carries to
-/// the device, and values computed from its states, come after the tasks, because the tasks need the memory.
+/// the device, and values computed from its states, come after the tasks, because the tasks need the memory; except
+/// those that tasks read.
 void StageModule::finish() {
   func::ReturnOp::create(builder, function.getLoc());
   Block &block = function.getBody().front();
   llvm::sort(header, [](const auto &a, const auto &b) { return a.first->isBeforeInBlock(b.first); });
   auto tasks = block.getOps<TaskOp>();
   auto optimizer = llvm::find_if(tasks, [](TaskOp task) { return task.getKind() == TaskKind::Optimizer; });
-  llvm::DenseSet<Operation *> late;
+  llvm::DenseSet<Operation *> late, early, clones; // early: tasks read them
   for (auto &[original, clone] : header)
-    if (optimizer != tasks.end() && ((isa<CarryOp>(original) && stepPhase(original) == StepPhase::Optimizer) ||
-                                     llvm::any_of(clone->getOperands(), [&](Value operand) {
-                                       auto state = operand.getDefiningOp<StateOp>();
-                                       return (state && !state.getCache()) || late.contains(operand.getDefiningOp());
-                                     })))
+    clones.insert(clone);
+  for (auto &[original, clone] : llvm::reverse(header))
+    if (optimizer != tasks.end() && llvm::any_of(clone->getUsers(), [&](Operation *user) {
+          return clones.contains(user) ? early.contains(user) : user->isBeforeInBlock(*optimizer);
+        }))
+      early.insert(clone);
+  for (auto &[original, clone] : header)
+    if (optimizer != tasks.end() && !early.contains(clone) &&
+        ((isa<CarryOp>(original) && stepPhase(original) == StepPhase::Optimizer) ||
+         llvm::any_of(clone->getOperands(), [&](Value operand) {
+           auto state = operand.getDefiningOp<StateOp>();
+           return (state && !state.getCache()) || late.contains(operand.getDefiningOp());
+         })))
       late.insert(clone);
   for (auto &[original, clone] : llvm::reverse(header))
     if (late.contains(clone))

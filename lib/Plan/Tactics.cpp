@@ -97,6 +97,14 @@ static Refused mixedPrecision(const TacticInfo &row, const StrategyFlags &flags,
       return usage("--fp8-gradients needs --precision=fp8");
     tactic = tactic.with("float8-gradients", format);
   }
+  if (flags.given("fp8-scaling")) {
+    std::string scaling = flags.text("fp8-scaling");
+    if (scaling != "blocks" && scaling != "current" && scaling != "delayed")
+      return usage("--fp8-scaling=" + Twine(scaling) + " is not a way to choose scales (blocks, current, delayed)");
+    if (compute != "fp8")
+      return usage("--fp8-scaling needs --precision=fp8");
+    tactic = tactic.with("float8-scaling", scaling);
+  }
   if (flags.given("residual-precision")) {
     std::string residual = flags.text("residual-precision");
     if (residual != "f32" && residual != "bf16")
@@ -396,6 +404,8 @@ static std::deque<TacticInfo> &table() {
              "Type of activations and of operands of matrix products: f32, bf16, or fp8, which is bf16 with the "
              "operands of layers' products in 8 bits (default f32)"},
             {"fp8-gradients", "With --precision=fp8, gradients as operands: e4m3 or e5m2 (default e4m3)"},
+            {"fp8-scaling", "With --precision=fp8, scales per block (blocks, the default), or per operand: current, "
+                            "from its largest magnitude, or delayed, from those of the last steps"},
             {"gradient-precision",
              "Type in which ranks send gradients: f32 (default), bf16 (also stores them, with one microbatch), "
              "or int8 or int4, in codes with a scale per 256 elements"},

@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "Rules.h"
 
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Generation.h"
 
 using namespace mlir;
@@ -24,7 +25,8 @@ struct OpRow {
 } // namespace
 
 /// Names the row of an op. Some ops have two rows: ops that may have tables of a rotation after their operands,
-/// rotations (tables by position or by token), and ops on a cache (with or without parts).
+/// rotations (tables by position or by token), ops on a cache (with or without parts), and decoding (with scales of
+/// blocks, or one scale).
 static std::string nameOfRow(Operation *op) {
   auto write = dyn_cast<CacheWriteOp>(op);
   auto cached = dyn_cast<CachedAttentionOp>(op);
@@ -32,6 +34,8 @@ static std::string nameOfRow(Operation *op) {
     return (op->getName().stripDialect() + " parts").str();
   if (auto rope = dyn_cast<RopeOp>(op); rope && cast<RankedTensorType>(rope.getCos().getType()).getRank() == 3)
     return "rope by token";
+  if (auto decode = dyn_cast<DecodeOp>(op); decode && !cast<RankedTensorType>(decode.getScales().getType()).getRank())
+    return "decode scaled";
   bool rotates = (isa<SplitQkvOp>(op) && op->getNumOperands() > 1) || (isa<JoinQkvOp>(op) && op->getNumOperands() > 3);
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
 }
@@ -137,6 +141,9 @@ static const OpRow *rowOf(Operation *op) {
       {"sgd", "x*, x*, , h -> x*", "h", {}, none, ""},
       {"encode", "x* -> x*, x*", "", {}, none, ""},
       {"decode", "x*, x* -> x*", "", {}, none, ""},
+      {"decode scaled", "x*, -> x*", "", {}, none, ""},
+      {"encode_scaled", "x*, -> x*", "", {}, none, ""},
+      {"float8_scale", " -> ", "", {}, none, ""},
   };
   static const OpRow unary{"", "x* -> x*", "", {}, sum, ""}, binary{"", "x*, x* -> x*", "", {}, sum, ""};
   std::string name = nameOfRow(op);
@@ -278,6 +285,8 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
     spec = einsum.getSpec();
   else if (auto max = dyn_cast<ReduceMaxOp>(op))
     spec = max.getSpec();
+  else if (auto magnitude = dyn_cast<MaxMagnitudeOp>(op))
+    spec = magnitude.getSpec();
   else if (auto recurrence = dyn_cast<RecurrenceOp>(op))
     spec = recurrence.getSpec(), along = recurrence.getAlong();
   else if (auto gradient = dyn_cast<RecurrenceGradOp>(op)) { // a, h, dh -> da, dh
@@ -310,7 +319,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   rule.combine = Combine::Sum;
   if (isa<EinsumOp>(op))
     rule.linear = llvm::to_vector<2>(llvm::seq<unsigned>(operands));
-  if (isa<ReduceMaxOp>(op))
+  if (isa<ReduceMaxOp, MaxMagnitudeOp>(op))
     rule.combine = Combine::Max;
   if (!along.empty()) {
     bool isGradient = isa<RecurrenceGradOp>(op);

@@ -15,8 +15,13 @@
 using namespace mlir;
 using namespace pc;
 
+static pcrt_float8 formatOf(Type element) { return isa<Float8E4M3FNType>(element) ? pcrt_e4m3() : pcrt_e5m2(); }
+
+/// The number of the scale of an element. Scales without dims are one scale for all elements.
 static int64_t scaleOf(int64_t element, const Shape &shape, const Shape &scales) {
-  return pcrt_scale_of_element(element, static_cast<int32_t>(shape.size()), shape.data(), scales.data());
+  return scales.empty()
+             ? 0
+             : pcrt_scale_of_element(element, static_cast<int32_t>(shape.size()), shape.data(), scales.data());
 }
 
 Tensors pc::decode(DecodeOp op, Inputs in) {
@@ -56,7 +61,7 @@ Tensors pc::encode(EncodeOp op, Inputs in, const Shape &ofScales) {
         *in[0], ofScales, [](double x) { return x < PCRT_LEAST_SCALE ? 0 : x / PCRT_LARGEST_LINEAR; },
         [](double x) { return std::round(x); });
   if (op.getIsFloat8()) {
-    const pcrt_float8 format = isa<Float8E4M3FNType>(getElementTypeOrSelf(op.getCodes())) ? pcrt_e4m3() : pcrt_e5m2();
+    const pcrt_float8 format = formatOf(getElementTypeOrSelf(op.getCodes()));
     return encodeByMagnitude(
         *in[0], ofScales, [&](double x) { return pcrt_float8_scale(format, x); },
         [&](double x) { return pcrt_round_to_float8(format, x); });
@@ -76,6 +81,21 @@ Tensors pc::encode(EncodeOp op, Inputs in, const Shape &ofScales) {
     codes[i] = scale == 0 ? 0 : pcrt_byte_of(&code, x[i] / scale);
   }
   return {codes, largest};
+}
+
+Tensors pc::encode(EncodeScaledOp op, Inputs in) {
+  const pcrt_float8 format = formatOf(getElementTypeOrSelf(op.getCodes()));
+  const double scale = (*in[1])[0];
+  Tensor codes(in[0]->shape);
+  for (int64_t i = 0; i < codes.size(); ++i)
+    codes[i] = pcrt_round_to_float8(format, scale == 0 ? (*in[0])[i] * 0 : (*in[0])[i] / scale);
+  return {codes};
+}
+
+Tensors pc::scale(Float8ScaleOp op, Inputs in) {
+  Tensor scale{Shape()};
+  scale[0] = pcrt_float8_scale(formatOf(op.getFormat()), (*in[0])[0]);
+  return {scale};
 }
 
 //===---------------------------------------------------------------------------===//

@@ -216,7 +216,7 @@ static FailureOr<Tensors> evaluateReduction(Op reduce, Inputs in, const Evaluate
   FactorRule rule = reduce.getFactorRule();
   if (rule.results.empty())
     return reduce.emitOpError() << "has a spec that does not match its operands";
-  return Tensors{contract(rule, in, context.shapes[0], /*largest=*/std::is_same_v<Op, ReduceMaxOp>)};
+  return Tensors{contract(rule, in, context.shapes[0], /*largest=*/!std::is_same_v<Op, EinsumOp>)};
 }
 
 /// The comparison chooses between operands 2 and 3, element by element.
@@ -365,6 +365,12 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
             AttentionGradOp, CrossEntropyOp, SumExpOp, PickOp, CrossEntropyGradOp, MaskPaddingOp, ResizeOp,
             ClipCoefficientOp>([&](auto op) { return evaluateOp(op, in, context); })
       .Case<EinsumOp, ReduceMaxOp>([&](auto op) { return evaluateReduction(op, in, context); })
+      .Case([&](MaxMagnitudeOp op) {
+        Tensor sizes = *in[0];
+        for (double &x : sizes.data)
+          x = std::abs(x);
+        return evaluateReduction(op, {&sizes}, context);
+      })
       .Case([&](MergeAttentionOp) { return mergeAttention(in); })
       .Case([&](CopyOp) { return Tensors{*in[0]}; })
       .Case([&](SoftmaxOp) { return softmax(in); })
@@ -405,6 +411,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](SamplingThresholdOp) { return samplingThreshold(in); })
       .Case([&](DecodeOp op) { return decode(op, in); })
       .Case([&](EncodeOp op) { return encode(op, in, context.shapes[1]); })
+      .Case([&](EncodeScaledOp op) { return encode(op, in); })
+      .Case([&](Float8ScaleOp op) { return scale(op, in); })
       .Case([&](EncodeAddendOp op) { return encodeAddend(op, in, context); })
       .Case([&](DecodeSumOp op) { return decodeSum(op, in, context); })
       .Default([](Operation *other) -> FailureOr<Tensors> {

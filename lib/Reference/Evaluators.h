@@ -18,6 +18,8 @@ class DecodeOp;
 class DecodeSumOp;
 class EncodeAddendOp;
 class EncodeOp;
+class EncodeScaledOp;
+class Float8ScaleOp;
 class GumbelOp;
 using Tensors = llvm::SmallVector<Tensor, 3>;
 using Inputs = llvm::ArrayRef<const Tensor *>;
@@ -122,6 +124,10 @@ Tensors samplingThreshold(Inputs in);
 Tensors decode(DecodeOp op, Inputs in);
 /// value -> codes, and scales of shape `ofScales`.
 Tensors encode(EncodeOp op, Inputs in, const Shape &ofScales);
+/// value, scale -> codes.
+Tensors encode(EncodeScaledOp op, Inputs in);
+/// the largest magnitude -> the scale.
+Tensors scale(Float8ScaleOp op, Inputs in);
 /// addend -> its bytes (pc.encode_addend).
 Tensors encodeAddend(EncodeAddendOp op, Inputs in, const EvaluateContext &context);
 /// bytes of addends -> their sum.

@@ -73,7 +73,7 @@ static SmallVector<int64_t> dimsOf(ParameterOp parameter, StateOp state) {
 
 std::optional<Shape> Feeds::validShape(StringRef parameter, StateOp state) const {
   ParameterOp of = parameters.lookup(parameter);
-  if (!of || !of.getValid())
+  if (!of || !of.getValid() || (state && isHistory(state)))
     return std::nullopt;
   return Shape(validShapeOfState(of, dimsOf(of, state)));
 }
@@ -84,6 +84,8 @@ SmallVector<ParameterPart> Feeds::packedParts(StringRef parameter, StateOp state
     return {};
   if (std::optional<SmallVector<int64_t>> block = state ? blockOfState(state, of) : std::nullopt)
     return partsOfBlocks(of, *block).value_or(SmallVector<ParameterPart>());
+  if (state && isHistory(state))
+    return partsOfState(state, of).value_or(SmallVector<ParameterPart>());
   return partsOfState(of, dimsOf(of, state)).value_or(SmallVector<ParameterPart>());
 }
 
@@ -181,6 +183,8 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
         // These codes stand for at least 0.1 if they are unsigned: the update divides by roots of such states.
         const bool hasCodes = isCode(getElementTypeOrSelf(op.getType()));
         auto element = [&](uint64_t bits) {
+          if (isHistory(op)) // magnitudes like those of the drawn parameters
+            return 0.5 + uniform(bits);
           return hasCodes ? std::floor(uniform(bits) * 128) - 128 : 1e-3 + 9e-3 * uniform(bits);
         };
         if (SmallVector<ParameterPart> parts = packedParts(op.getParameter(), op); !parts.empty())

@@ -54,7 +54,7 @@ Value pc::origin(Value value) {
 Value pc::source(Value value) {
   while (true) {
     value = origin(value);
-    if (!isa_and_nonnull<CastOp, ResizeOp, EncodeOp, DecodeOp>(value.getDefiningOp()))
+    if (!isa_and_nonnull<CastOp, ResizeOp, EncodeOp, EncodeScaledOp, DecodeOp>(value.getDefiningOp()))
       return value;
     value = value.getDefiningOp()->getOperand(0);
   }

@@ -189,9 +189,17 @@ void PlacementProblem::outputRows(unsigned id) {
 }
 
 /// Returns true if `node` only copies or rounds: it is a copy, the cast of a weight, or encodes one. Then its results
-/// have the placement of its operand.
+/// have the placement of its operand. The largest magnitude of a weight, which decides the scale of its codes, is
+/// computed where the weight is.
 bool PlacementProblem::isVersion(const PlacementNode &node) const {
-  return isa<CopyOp>(node.op) || (isa<CastOp, EncodeOp>(node.op) && isWeight(graph.values[node.operands[0]]));
+  if (isa<MaxMagnitudeOp, ReduceMaxOp>(node.op)) {
+    Value x = origin(node.op->getOperand(0));
+    if (auto first = x.getDefiningOp<MaxMagnitudeOp>())
+      x = first.getX();
+    return isa_and_nonnull<ParameterOp, StateOp>(source(x).getDefiningOp());
+  }
+  return isa<CopyOp>(node.op) ||
+         (isa<CastOp, EncodeOp, EncodeScaledOp>(node.op) && isWeight(graph.values[node.operands[0]]));
 }
 
 /// Returns true if `seeds.must` applies to this node.

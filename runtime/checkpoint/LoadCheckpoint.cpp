@@ -9,8 +9,10 @@
 #include "comm/Collective.h"
 #include "data/Init.h"
 #include "pcrt/block_codes.h"
+#include "pcrt/float8.h"
 #include "replicas/Rounds.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -75,6 +77,14 @@ static bool isMissingScale(const Saved &saved, const Part &part, const Program &
     return false;
   const State *codes = program.stateOf(*saved.parameter, name.substr(0, name.size() - strlen(PCRT_SCALES)));
   return codes && codes->dtype == PCRT_I8 && !trajectory.record(stateFile, saved.nameOf(part));
+}
+
+/// Whether a saved tensor is a history of magnitudes that the checkpoint does not have, or not for all parts. It starts
+/// with zeros.
+static bool isMissingHistory(const Saved &saved, const Trajectory &trajectory) {
+  return saved.tensor != saved.parameter && saved.tensor->name.ends_with(PCRT_HISTORY) &&
+         std::any_of(saved.parts->begin(), saved.parts->end(),
+                     [&](const Part &part) { return !trajectory.record(stateFile, saved.nameOf(part)); });
 }
 
 /// Prints how many tensors of states the checkpoint stores in another form than the program.
@@ -148,7 +158,8 @@ static void readSaved(const std::string &directory, const std::string &name, con
   for (const Saved &saved : all) {
     if (saved.replica >= 0 && saved.replica != own % replicas)
       continue;
-    if (isMissingScale(saved, (*saved.parts)[0], program, trajectory)) // written with its codes
+    if (isMissingScale(saved, (*saved.parts)[0], program, trajectory) || // written with its codes
+        isMissingHistory(saved, trajectory))
       continue;
     std::vector<const StoredTensor *> stored;
     for (const Part &part : *saved.parts) {
@@ -208,7 +219,8 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
       for (const Part &part : *saved.parts)
         if (saved.isAverage())
           means[saved.nameOf(part)] = {};
-        else if (!saved.inModel && !saved.inAverage && !isMissingScale(saved, part, *stage, trajectory))
+        else if (!saved.inModel && !saved.inAverage && !isMissingScale(saved, part, *stage, trajectory) &&
+                 !isMissingHistory(saved, trajectory))
           states[saved.nameOf(part)] = {};
   onAllRanks(comm, [&] {
     if (!between && replicas != readers)

@@ -41,6 +41,8 @@ int main(void) {
 
 
 class Float8(ZeroPlus):
+    fp8 = FP8  # the flags of the programs
+
     def begin(self, sizes=SIZES):
         super().begin()
         (self.work / "config.json").write_text(json.dumps(sizes))
@@ -94,19 +96,19 @@ class Float8(ZeroPlus):
     def same_bits(self, quick=False):
         """Plans that add the same gradients in the same order round the same blocks."""
         for whole, plans in SAME[:1] if quick else SAME:
-            self.needs(*self.program("whole", whole, *FP8), *FREE, "--steps", 5, "--save", "whole-after")
+            self.needs(*self.program("whole", whole, *self.fp8), *FREE, "--steps", 5, "--save", "whole-after")
             for plan in plans:
-                command = self.program("other", plan, *FP8)
+                command = self.program("other", plan, *self.fp8)
                 self.needs(*command, *FREE, "--steps", 5, "--save", "other-after", "--summary", "other.summary", "--check-replicas", 5)
                 self.check(f"{plan}: the bits of {whole}", self.checkpoint_sums("other-after") == self.checkpoint_sums("whole-after"))
                 self.compare(f"{plan}: report and summary", "reports", "other.json", "other.summary")
 
     def plans(self, plans):
         """Other plans lose as one rank does, and continue with the same bits, also from the checkpoint of another plan."""
-        self.needs(*self.program("one", "1", *FP8), "--steps", 20, "--metrics", "one.jsonl", "--save", "one-after")
-        self.needs(*self.program("one", "1", *FP8), "--steps", 9, "--save", "half")
+        self.needs(*self.program("one", "1", *self.fp8), "--steps", 20, "--metrics", "one.jsonl", "--save", "one-after")
+        self.needs(*self.program("one", "1", *self.fp8), "--steps", 9, "--save", "half")
         for plan in plans:
-            command = self.program("other", plan, *FP8)
+            command = self.program("other", plan, *self.fp8)
             self.needs(*command, "--steps", 20, "--save", "other-after", "--metrics", "other.jsonl", "--summary", "other.summary", "--check-replicas", 5)
             self.compare(f"{plan}: losses", "losses", "one.jsonl", "other.jsonl", "--tolerance", 5e-3)
             self.compare(f"{plan}: report and summary", "reports", "other.json", "other.summary")
@@ -139,14 +141,14 @@ class Float8(ZeroPlus):
 
     def both_targets(self):
         """A GPU loses as a CPU does, and its kernels equal those of a CPU."""
-        self.needs(*self.program("device", "1", *FP8), "--steps", 20, "--metrics", "device.jsonl")
-        self.needs("pc-compile", "model.mlir", *FP8, "-o", "host")
+        self.needs(*self.program("device", "1", *self.fp8), "--steps", 20, "--metrics", "device.jsonl")
+        self.needs("pc-compile", "model.mlir", *self.fp8, "-o", "host")
         self.needs(*self.runs("host", "1"), "--steps", 20, "--metrics", "host.jsonl")
         self.compare("losses of both targets", "losses", "host.jsonl", "device.jsonl", "--tolerance", 5e-3)
         operands = self.operands("device.json")
         self.check("products multiply codes", operands["decoded"] == 0, operands, operands)
         for arch in "sm_80", "sm_90a":
-            self.needs("pc-compile", "model.mlir", *FP8, "--target=cuda", f"--arch={arch}", "--attention=generated", "--stand-in", "--check-kernels", "-o", "check")
+            self.needs("pc-compile", "model.mlir", *self.fp8, "--target=cuda", f"--arch={arch}", "--attention=generated", "--stand-in", "--check-kernels", "-o", "check")
             done = self.needs("./check", "--check-kernels")
             wanted = ['"kernel":"encode '] if arch == "sm_80" else ['"kind":"cast"', '"product":"einsum h.0.mlp.c_fc"']
             self.check(f"kernels of {arch}", '"ok":false' not in done.said and all(word in done.said for word in wanted), done.why(), f"{done.said.count('true')} cases")
@@ -178,11 +180,11 @@ class Float8(ZeroPlus):
 
     def equal(self, plans, phases=("local",), target=()):
         """In double precision a plan computes what the step does."""
-        self.needs("pc-compile", "model.mlir", *FP8, *target, "--to=step", "-o", "step.mlir")
+        self.needs("pc-compile", "model.mlir", *self.fp8, *target, "--to=step", "-o", "step.mlir")
         for plan in plans:
             mesh, *flags = plan.split()
             for to in phases:
-                self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, *FP8, *target, f"--to={to}", "-o", f"{to}.mlir")
+                self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, *self.fp8, *target, f"--to={to}", "-o", f"{to}.mlir")
                 self.holds(f"{plan}: the step and phase {to}", "pc-equal", "step.mlir", f"{to}.mlir", words="(?m)^equal$")
 
     def proof(self):

@@ -70,7 +70,10 @@ const llvm::StringSet<> special = {"iota",
                                    "cross_entropy_grad",
                                    "clip_coefficient",
                                    "encode",
-                                   "decode"};
+                                   "decode",
+                                   "encode_scaled",
+                                   "max_magnitude",
+                                   "float8_scale"};
 /// Ops without factors: structure, leaves and sinks, ops of stages and streams, and codes of addends.
 const llvm::StringSet<> structural = {
     "mesh",  "optimizer", "program", "plan",   "arena",    "accumulate", "fusion",        "yield",     "parameter",

@@ -1432,6 +1432,40 @@ func.func @narrowIntegers(%x: tensor<4x6xbf16>) {
 
 // -----
 
+func.func @scalarOfBlocks(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{expects rank 2, got 'tensor<f32>' (F1)}}
+  %c, %s = pc.encode float8 %x : (tensor<4x6xf32>) -> (tensor<4x6xf8E4M3FN>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @scaleForIntegers(%m: tensor<f32>) {
+  // expected-error @+1 {{computes a scale of type 'tensor<f32>' for 'i8' from 'tensor<f32>', which must be scalars and a float of 8 bits (C1)}}
+  %s = pc.float8_scale i8 %m : (tensor<f32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @scaledIntegers(%x: tensor<4x6xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{but needs a scalar, and codes of this shape in f8E4M3FN or f8E5M2 (C1)}}
+  %c = pc.encode_scaled %x, %s : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x6xi8>
+  return
+}
+
+// -----
+
+// The magnitude of an incomplete maximum is not a part of the maximum of magnitudes.
+pc.mesh <dp = 2>
+func.func @magnitudeOfPartialMaximum(%x: tensor<4x6xf32, #pc.place<[_, _] max(dp)>>) {
+  // expected-error @+1 {{has no legal placement on axis 'dp'}}
+  %m = pc.max_magnitude "a b -> a" %x : (tensor<4x6xf32, #pc.place<[_, _] max(dp)>>) -> tensor<4xf32, #pc.place<[_] max(dp)>>
+  return
+}
+
+// -----
+
 func.func @addFloats(%c: tensor<4x6xf8E4M3FN>) {
   // expected-error @+1 {{operand 0 must be f32 or bf16, got 'tensor<4x6xf8E4M3FN>' (T1)}}
   %x = pc.add %c, %c : (tensor<4x6xf8E4M3FN>, tensor<4x6xf8E4M3FN>) -> tensor<4x6xf8E4M3FN>

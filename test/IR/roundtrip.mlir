@@ -135,6 +135,10 @@ func.func @blocks(%x: tensor<4x6xf32>, %p: tensor<4x6xf32, #pc.place<[dp, _]>>) 
   %floats, %powers = pc.encode float8 %z : (tensor<4x6xf32>) -> (tensor<4x6xf8E5M2>, tensor<2x1xf32>)
   %narrow = pc.decode float8 %floats, %powers : (tensor<4x6xf8E5M2>, tensor<2x1xf32>) -> tensor<4x6xbf16>
   %again:2 = pc.encode float8 %narrow : (tensor<4x6xbf16>) -> (tensor<4x6xf8E4M3FN>, tensor<2x1xf32>)
+  %largest = pc.max_magnitude "a b ->" %narrow : (tensor<4x6xbf16>) -> tensor<f32>
+  %power = pc.float8_scale f8E5M2 %largest : (tensor<f32>) -> tensor<f32>
+  %scaled = pc.encode_scaled %narrow, %power : (tensor<4x6xbf16>, tensor<f32>) -> tensor<4x6xf8E5M2>
+  %wide = pc.decode float8 %scaled, %power : (tensor<4x6xf8E5M2>, tensor<f32>) -> tensor<4x6xbf16>
   %placed:2 = pc.encode dynamic unsigned %p : (tensor<4x6xf32, #pc.place<[dp, _]>>) -> (tensor<4x6xi8, #pc.place<[dp, _]>>, tensor<2x1xf32, #pc.place<[dp, _]>>)
   return
 }

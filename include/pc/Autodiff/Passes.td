@@ -347,7 +347,9 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
 
     With `compute=fp8`, values have the same types as with bf16, but products of layers read operands that are rounded to floats of 8 bits: an
     activation, a gradient and a matrix become `pc.decode` of `pc.encode float8`. A block has 128 elements along the contracted dims, and 128 x 128
-    elements of a matrix. Gradients of activations are E4M3, or E5M2 with `float8-gradients=e5m2`; all other operands are E4M3. Products with
+    elements of a matrix. With `float8-scaling=current`, an operand has one scale, which follows from its largest magnitude, and with `delayed`
+    one that follows from its largest magnitudes in the last 16 steps (states of the matrix; products before the first step have scale 1); then
+    `pc.encode_scaled` replaces `pc.encode`. Gradients of activations are E4M3, or E5M2 with `float8-gradients=e5m2`; all other operands are E4M3. Products with
     the tables of embeddings, with the head, of the router and of routed experts stay bf16, and so do those whose dims blocks do not divide.
 
     In a step that generates text, caches are bf16 and logits stay f32. Parameters that are only read in bf16 are also
@@ -382,6 +384,7 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   let options = [
     Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16, f32, or fp8 (bf16 with products of layers in 8 bits)">,
     Option<"float8Gradients", "float8-gradients", "std::string", "\"e4m3\"", "Operands that are gradients, with compute=fp8: e4m3 or e5m2">,
+    Option<"float8Scaling", "float8-scaling", "std::string", "\"blocks\"", "Scales with compute=fp8: per block, or per operand (current or delayed)">,
     Option<"residual", "residual", "std::string", "\"bf16\"", "The residual stream, if activations are bf16: bf16 or f32">,
     Option<"tables", "tables", "std::string", "\"f32\"", "The tables of embeddings, as they are read: f32 or bf16">,
     Option<"gradients", "gradients", "std::string", "\"f32\"", "Gradients as they are sent, and with one microbatch as they are stored: f32 or bf16">,

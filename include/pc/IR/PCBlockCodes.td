@@ -36,7 +36,7 @@ def PC_EncodeOp : PC_BlockCoding<"encode"> {
     would compute.
 
     Constraints: (C1) codes have the value's shape, and type i8 or, with `float8`, a float of 8 bits; (C2) scales have the same number of dims as the value,
-    and each of their sizes divides the value's size;
+    and each of their sizes divides the value's size (of `pc.decode float8`, they may also be one scalar);
     (C3) `linear` and `float8` are never `unsigned`, and only the value of `float8` may be bf16.
 
     Example: `%c, %s = pc.encode dynamic unsigned %v : (tensor<64x256xf32>) -> (tensor<64x256xi8>, tensor<4x16xf32>)` has blocks of 16 x 16.
@@ -51,13 +51,57 @@ def PC_DecodeOp : PC_BlockCoding<"decode"> {
   let summary = "The numbers of codes times the scales of their blocks: `x0 x1, x0 x1 -> x0 x1`";
   let description = [{
     The op is the counterpart of `pc.encode`, with the same constraints. Code 0 stands for the number 0, so if all codes
-    are 0, all elements of the value are 0.
+    are 0, all elements of the value are 0. With `float8`, `scales` may be a scalar, which all elements share. Then the op
+    is the counterpart of `pc.encode_scaled`: `x0 x1, -> x0 x1`, and any dim may be split.
 
     Example: `%v = pc.decode dynamic unsigned %c, %s : (tensor<64x256xi8>, tensor<4x16xf32>) -> tensor<64x256xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$codes, AnyRankedTensor:$scales, UnitAttr:$is_unsigned, UnitAttr:$is_linear, UnitAttr:$is_float8);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "(`linear` $is_linear^) : ((`float8` $is_float8^) : (`dynamic`)?)? (`unsigned` $is_unsigned^)? $codes `,` $scales attr-dict `:` functional-type(operands, $result)";
+}
+
+def PC_MaxMagnitudeOp : PC_BlockCoding<"max_magnitude"> {
+  let summary = "The largest magnitude along the dims that the result lacks: `pc.max_magnitude \"b s e -> b s\" %x`";
+  let description = [{
+    It is the maximum of the absolute values. As for `pc.reduce_max`, the result is a partial maximum if such a dim is
+    split. But the operand must be whole: a maximum of a part says nothing about the smallest element.
+  }];
+  let arguments = (ins StrAttr:$spec, AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$spec $x attr-dict `:` functional-type($x, $result)";
+  let hasVerifier = 0;
+}
+
+def PC_Float8ScaleOp : PC_BlockCoding<"float8_scale"> {
+  let summary = "The scale of a value whose largest magnitude is given: a scalar -> a scalar";
+  let description = [{
+    The scale is the smallest power of two with which the largest magnitude, divided by it, is at most the largest number
+    of the format (`pcrt/float8.h`). It is 0 if the magnitude is below 1e-30, and NaN if it is not finite.
+
+    Constraint (C1): operand and result are scalars of f32, and the format is f8E4M3FN or f8E5M2.
+
+    Example: `%s = pc.float8_scale f8E4M3FN %largest : (tensor<f32>) -> tensor<f32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$largest, TypeAttr:$format);
+  let results = (outs AnyRankedTensor:$scale);
+  let assemblyFormat = "$format $largest attr-dict `:` functional-type($largest, $scale)";
+}
+
+def PC_EncodeScaledOp : PC_BlockCoding<"encode_scaled"> {
+  let summary = "Rounds a value to floats of 8 bits with a given scale: `x0 x1, -> x0 x1`";
+  let description = [{
+    Elements are divided by the scale, a power of two, and rounded to nearest even. A quotient beyond the largest number of
+    the format becomes this number, as does an infinity; NaN stays NaN. If the scale is 0, elements are multiplied by 0 instead.
+    The value may be bf16. `pc.decode float8` with the same scale is the counterpart.
+
+    Constraint (C1): codes have the value's shape and type f8E4M3FN or f8E5M2, and the scale is a scalar.
+
+    Example: `%c = pc.encode_scaled %v, %s : (tensor<64x256xbf16>, tensor<f32>) -> tensor<64x256xf8E4M3FN>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$scale);
+  let results = (outs AnyRankedTensor:$codes);
+  let assemblyFormat = "$x `,` $scale attr-dict `:` functional-type(operands, $codes)";
 }
 
 class PC_AddendCoding<string name> : Op<PC_Dialect, name, [Pure]> {

@@ -6,6 +6,7 @@
 #define PC_IR_PARTS_H
 
 #include "pc/IR/PC.h"
+#include "pcrt/float8.h"
 
 namespace pc {
 
@@ -26,9 +27,18 @@ llvm::SmallVector<ParameterPart> partsOf(ParameterOp parameter);
 /// The number of imported parameters that this one consists of.
 int64_t numParts(ParameterOp parameter);
 
+/// States of operands in fp8: a vector with the largest magnitudes of the last steps, the last one first, for each part
+/// of the parameter. Zeros stand for steps before the first one. The names of such states end with this suffix, and the
+/// runtime accepts checkpoints without them.
+inline constexpr llvm::StringRef historySuffix = PCRT_HISTORY, historyDim = "history";
+inline constexpr int64_t float8History = 16;
+
+/// Returns true if `state` is such a history. It has one dim, which is not a dim of the parameter.
+bool isHistory(StateOp state);
+
 /// Returns the dims of `parameter` that its state `state` has, in order. A state names its dims like the parameter;
 /// "embed#1" names dim 1 if an earlier dim has the same name. A state with all dims may have one element for each block
-/// of the parameter (`blockOfState`). Returns std::nullopt if the state does not fit the parameter.
+/// of the parameter (`blockOfState`). A history has none. Returns std::nullopt if the state does not fit the parameter.
 std::optional<llvm::SmallVector<int64_t>> dimsOfState(StateOp state, ParameterOp parameter);
 
 /// If the state has one element, a scale, for each block of the parameter, returns the sizes of a block. Returns
@@ -56,8 +66,8 @@ std::optional<llvm::SmallVector<ParameterPart>> partsOfState(ParameterOp paramet
 /// are not blocks of its tensors.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfBlocks(ParameterOp parameter, llvm::ArrayRef<int64_t> block);
 
-/// Returns the parts of a checkpoint for a state, by its dims or by its blocks. Returns std::nullopt if the state does
-/// not fit the parameter.
+/// Returns the parts of a checkpoint for a state, by its dims or by its blocks. For a history, they are those of a
+/// state without dims, with a last dim of steps. Returns std::nullopt if the state does not fit the parameter.
 std::optional<llvm::SmallVector<ParameterPart>> partsOfState(StateOp state, ParameterOp parameter);
 
 /// Like partsOfState(state, parameter), but returns std::nullopt also if the state has the shape of its parameter,

@@ -75,6 +75,12 @@ static pcrt_float8 formatOf(Type element) { return isa<Float8E4M3FNType>(element
 /// Shifting a byte by `shift` bits puts its exponent and mantissa in the fields of an f32.
 static constexpr int shiftOf(pcrt_float8 format) { return 23 - format.mantissa; }
 
+/// The code of the largest number, 1.75 times a power of two, and one above it in both formats.
+static constexpr int codeOfLargest(pcrt_float8 format) {
+  return ((format.exponent + format.bias) << format.mantissa) | (3 << (format.mantissa - 2));
+}
+static constexpr int codeOfNan = 0x7f;
+
 static Num fromFloat8(Emitter &e, Value bytes, Type element) {
   const pcrt_float8 format = formatOf(element);
   OpBuilder &b = e.b;
@@ -92,6 +98,10 @@ static Num fromFloat8(Emitter &e, Value bytes, Type element) {
   Num isSmall = e.wrap(
       arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, size, bits(e, whole, int64_t(1) << format.mantissa)));
   number = e.select(isSmall, integer * std::ldexp(1, 1 - format.bias - format.mantissa), number);
+  Num isNumber =
+      e.wrap(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, size, bits(e, whole, codeOfLargest(format))));
+  Num nan = e.real(std::numeric_limits<float>::quiet_NaN());
+  number = e.select(isNumber, number, width ? e.splat(nan, width) : nan);
   Value sign =
       arith::ShLIOp::create(b, loc, arith::ShRUIOp::create(b, loc, whole, bits(e, whole, 7)), bits(e, whole, 31));
   Value all =
@@ -128,6 +138,7 @@ static Value roundToFloat8(Num x, Type element) {
   Value small = arith::SubIOp::create(b, loc, arith::BitcastOp::create(b, loc, words, sum),
                                       arith::BitcastOp::create(b, loc, words, one.v));
   Value byte = arith::SelectOp::create(b, loc, (size < e.real(std::ldexp(1, 1 - format.bias))).v, small, normal);
+  byte = arith::SelectOp::create(b, loc, e.isNan(x).v, bits(e, at, codeOfNan), byte);
   return arith::TruncIOp::create(b, loc, withWidth(b.getI8Type(), x.width()), arith::OrIOp::create(b, loc, byte, sign));
 }
 

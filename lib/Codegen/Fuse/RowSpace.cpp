@@ -6,6 +6,7 @@
 #include "RowSpace.h"
 #include "Grouped.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Contraction.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -126,14 +127,14 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
         int64_t columns = shapeOf(einsum.getResult()).size();
         return RowSpace{SmallVector<int64_t>(shape), uint64_t(1) << (shape.size() - columns)};
       })
-      .Case([&](ReduceMaxOp max) -> std::optional<RowSpace> {
+      .Case<ReduceMaxOp, MaxMagnitudeOp>([&](auto max) -> std::optional<RowSpace> {
         FactorRule rule = max.getFactorRule();
         ArrayRef<int> x = rule.operands[0], r = rule.results[0];
         if (r.size() >= x.size() || x.take_front(r.size()) != r)
           return std::nullopt;
         return RowSpace{SmallVector<int64_t>(shapeOf(max.getX())), uint64_t(1) << r.size()};
       })
-      .Case([&](ClipCoefficientOp) { return any({}); })
+      .Case<ClipCoefficientOp, Float8ScaleOp>([&](auto) { return any({}); })
       .Default([](Operation *) { return std::nullopt; });
 }
 

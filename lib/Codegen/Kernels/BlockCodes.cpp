@@ -233,7 +233,38 @@ template <typename Op> static BlockCode codeOf(Op op, Kernel &kernel) {
   return BlockCode(kernel.e, op.getIsUnsigned(), op.getIsLinear(), float8);
 }
 
+/// Calls body(index, width, scale) for all elements of a value with one scale, which is operand 1. An item is a piece
+/// of adjacent elements.
+static void withOneScale(Kernel &kernel, Value value, llvm::function_ref<void(Num, int64_t, Num)> body) {
+  constexpr int64_t most = 2048;
+  const int64_t elements = ShapedType::getNumElements(shapeOf(value)), piece = std::gcd(elements, most);
+  Blocks pieces(kernel, {elements / piece, piece}, {elements / piece, 1});
+  kernel.kind = "cast";
+  pieces.each([&](Num, Num first) {
+    Num scale = kernel.operands[1].load(kernel.e.integer(0));
+    pieces.elements(first, {}, [&](Num i, Num, const Blocks::Carried &) {
+      body(i, pieces.width(), scale);
+      return Blocks::Carried();
+    });
+  });
+}
+
+LogicalResult pc::kernels::emit(EncodeScaledOp op, Kernel &kernel) {
+  Emitter &e = kernel.e;
+  withOneScale(kernel, op.getX(), [&](Num i, int64_t width, Num scale) {
+    Num inverse = e.select(e.real(0) < scale, e.real(1) / scale, scale * 0.0); // exact: a power of two
+    kernel.results[0].store(kernel.operands[0].load(i, width) * inverse, i);
+  });
+  return success();
+}
+
 LogicalResult pc::kernels::emit(DecodeOp op, Kernel &kernel) {
+  if (shapeOf(op.getScales()).empty()) {
+    withOneScale(kernel, op.getResult(), [&](Num i, int64_t width, Num scale) {
+      kernel.results[0].store(kernel.operands[0].load(i, width) * scale, i);
+    });
+    return success();
+  }
   Blocks blocks(kernel, shapeOf(op.getResult()), shapeOf(op.getScales()));
   BlockCode code = codeOf(op, kernel);
   blocks.each([&](Num block, Num first) {

@@ -127,8 +127,8 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
             EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp, RopeOp, TopKOp, TopGroupsOp, AdmitOp, RoundOfRowsOp,
             ColumnsOp, StackOp, UnstackOp, ReshapeOp, RecurrenceOp, RecurrenceGradOp, SplitQkvOp, JoinQkvOp, ResizeOp,
-            CacheWriteOp, CachedAttentionOp, GumbelOp, SamplingThresholdOp, EncodeOp, DecodeOp, EncodeAddendOp,
-            DecodeSumOp>([&](auto special) -> LogicalResult {
+            CacheWriteOp, CachedAttentionOp, GumbelOp, SamplingThresholdOp, EncodeOp, DecodeOp, EncodeScaledOp,
+            EncodeAddendOp, DecodeSumOp>([&](auto special) -> LogicalResult {
         if constexpr (requires { special.getSees(); })
           if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
             return special.emitOpError() << "has only a part of the queries; run pc-window-moves, which splits it into "

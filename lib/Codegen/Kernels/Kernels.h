@@ -41,6 +41,7 @@ llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 llvm::LogicalResult emitCodedAdamW(FusionOp fusion, CodedAdamW coded, Kernel &kernel);
 llvm::LogicalResult emit(EncodeOp op, Kernel &kernel);
 llvm::LogicalResult emit(DecodeOp op, Kernel &kernel);
+llvm::LogicalResult emit(EncodeScaledOp op, Kernel &kernel);
 /// An item is a square of 128 x 128 elements.
 llvm::LogicalResult emitTiledCodes(const TiledCodes &codes, Kernel &kernel);
 llvm::LogicalResult emitTurnedCodes(EinsumOp op, Kernel &kernel);

@@ -9,6 +9,7 @@
 
 #include "../Emit/Kernel.h"
 #include "../Fuse/RowSpace.h"
+#include "pc/IR/BlockCodes.h"
 #include <functional>
 
 namespace pc::rowprogram {
@@ -128,6 +129,7 @@ private:
   void expandOp(ConstantOp x);
   void expandOp(EinsumOp x) { define(x.getResult(), einsum(x)); }
   void expandOp(ReduceMaxOp x) { define(x.getResult(), reduce(Reduction::Max, node(x.getX()))); }
+  void expandOp(MaxMagnitudeOp x);
   void expandOp(SoftmaxOp x);
   void expandOp(SumExpOp x);
   void expandOp(PickOp x);
@@ -139,6 +141,7 @@ private:
   void expandOp(LayerNormGradOp x) { normGradient(x, x.getMean(), x.getGamma()); }
   void expandOp(RMSNormGradOp x) { normGradient(x, {}, x.getGamma()); }
   void expandOp(ClipCoefficientOp x);
+  void expandOp(Float8ScaleOp x);
   void normGradient(mlir::Operation *op, mlir::Value mean, mlir::Value gamma);
 
   /// The functions below write the nodes: they assign nodes to loops, and write the loops.

@@ -8,6 +8,7 @@
 #include "../Kernels/Dropping.h"
 #include "RowGraph.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "pcrt/block_codes.h"
 #include "pcrt/description.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -278,6 +279,20 @@ void RowProgram::expandOp(ClipCoefficientOp x) {
          }));
 }
 
+void RowProgram::expandOp(MaxMagnitudeOp x) {
+  int in = add({node(x.getX())}, [this](ArrayRef<Num> a, const Position &) { return e.max(a[0], 0.0 - a[0]); });
+  define(x.getResult(), reduce(Reduction::Max, in));
+}
+
+/// A maximum that is not finite fails the comparison, also NaN.
+void RowProgram::expandOp(Float8ScaleOp x) {
+  define(x.getScale(), add({node(x.getLargest())}, [this, format = x.getFormat()](ArrayRef<Num> a, const Position &) {
+           Num scale = kernels::float8Scale(a[0], format);
+           scale = e.select(a[0] < e.real(PCRT_LEAST_SCALE), e.real(0), scale);
+           return e.select(a[0] < e.real(INFINITY), scale, e.real(NAN));
+         }));
+}
+
 /// A pointwise op is one node.
 LogicalResult RowProgram::expandPointwise(Operation *op) {
   kernels::PointwiseMath math = kernels::pointwiseMath(op);
@@ -295,8 +310,9 @@ LogicalResult RowProgram::expand(Operation *op) {
   if (op->hasTrait<Pointwise>())
     return expandPointwise(op);
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<ConstantOp, EinsumOp, ReduceMaxOp, SoftmaxOp, SumExpOp, PickOp, CrossEntropyGradOp, MaskPaddingOp,
-            DropoutOp, LayerNormOp, RMSNormOp, LayerNormGradOp, RMSNormGradOp, ClipCoefficientOp>([&](auto x) {
+      .Case<ConstantOp, EinsumOp, ReduceMaxOp, MaxMagnitudeOp, SoftmaxOp, SumExpOp, PickOp, CrossEntropyGradOp,
+            MaskPaddingOp, DropoutOp, LayerNormOp, RMSNormOp, LayerNormGradOp, RMSNormGradOp, ClipCoefficientOp,
+            Float8ScaleOp>([&](auto x) {
         expandOp(x);
         return success();
       })

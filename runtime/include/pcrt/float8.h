@@ -14,6 +14,10 @@
 #define PCRT_E4M3_EXPONENT 8
 #define PCRT_E5M2_EXPONENT 15
 
+/** The end of the names of states with the largest magnitudes of operands in the last steps. A checkpoint may lack such
+ * states; then they start as zeros. */
+#define PCRT_HISTORY "_history"
+
 /** A format. */
 typedef struct pcrt_float8 {
   int mantissa; /* bits after the point */

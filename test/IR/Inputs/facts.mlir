@@ -67,6 +67,10 @@ func.func @blocks(%x: tensor<4x6xf32>) {
   %y = pc.decode dynamic unsigned %codes, %scales : (tensor<4x6xi8>, tensor<2x3xf32>) -> tensor<4x6xf32>
   %floats, %powers = pc.encode float8 %x : (tensor<4x6xf32>) -> (tensor<4x6xf8E4M3FN>, tensor<4x2xf32>)
   %z = pc.decode float8 %floats, %powers : (tensor<4x6xf8E4M3FN>, tensor<4x2xf32>) -> tensor<4x6xbf16>
+  %largest = pc.max_magnitude "a b ->" %x : (tensor<4x6xf32>) -> tensor<f32>
+  %power = pc.float8_scale f8E4M3FN %largest : (tensor<f32>) -> tensor<f32>
+  %scaled = pc.encode_scaled %x, %power : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x6xf8E4M3FN>
+  %again = pc.decode float8 %scaled, %power : (tensor<4x6xf8E4M3FN>, tensor<f32>) -> tensor<4x6xbf16>
   return
 }
 
