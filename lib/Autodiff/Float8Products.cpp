@@ -130,10 +130,10 @@ private:
     ParameterOp parameter = matrixOf(op.getInputs()[i]);
     const auto operand = isForward ? Float8Operand::Input : Float8Operand::Gradient;
     const Type element = isForward ? e4m3 : ofGradients;
-    Codes codes = oneScale ? encode(parameter.getValue(), e4m3, Float8Operand::Matrix, parameter)
+    Codes codes = oneScale ? encode(parameter.getValue(), e4m3, Float8Operand::Matrix, parameter, parameter.getLoc())
                            : (builder.setInsertionPointAfter(parameter),
                               encode(parameter.getValue(), *block, e4m3, parameter.getLoc()));
-    Codes ofActivation = oneScale ? encode(x, element, operand, parameter)
+    Codes ofActivation = oneScale ? encode(x, element, operand, parameter, op.getLoc())
                                   : (builder.setInsertionPoint(op), encode(x, *ofX, element, op.getLoc()));
     if (isForward)
       activations.try_emplace(x, ofActivation);
@@ -171,14 +171,14 @@ private:
   }
 
   /// Encodes `value` with one scale right after its definition, or returns the codes if it is encoded already.
-  Codes encode(Value value, Type element, Float8Operand operand, ParameterOp matrix) {
+  Codes encode(Value value, Type element, Float8Operand operand, ParameterOp matrix, Location product) {
     for (Operation *user : value.getUsers())
       if (auto known = dyn_cast<EncodeScaledOp>(user); known && typeOf(known.getCodes()).getElementType() == element)
         return Codes(known);
     builder.setInsertionPointAfterValue(value);
-    Value scale = oneScale->scaleOf(builder, value, element, operand, matrix);
+    Value scale = oneScale->scaleOf(builder, product, value, element, operand, matrix);
     auto type = RankedTensorType::get(typeOf(value).getShape(), element);
-    return Codes(EncodeScaledOp::create(builder, matrix.getLoc(), type, value, scale));
+    return Codes(EncodeScaledOp::create(builder, product, type, value, scale));
   }
 
   /// Encodes `value` in blocks at the insertion point, or returns the codes if it is encoded already.

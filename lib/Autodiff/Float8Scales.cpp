@@ -84,17 +84,19 @@ Float8Scales::History &Float8Scales::historyOf(ParameterOp matrix, Float8Operand
   return history;
 }
 
-Value Float8Scales::scaleOf(OpBuilder &at, Value x, Type format, Float8Operand operand, ParameterOp matrix) {
+Value Float8Scales::scaleOf(OpBuilder &at, Location product, Value x, Type format, Float8Operand operand,
+                            ParameterOp matrix) {
   OpBuilder::InsertionGuard guard(builder);
   builder.restoreInsertionPoint(at.saveInsertionPoint());
-  loc = matrix.getLoc();
+  loc = product;
   auto scale = [&](Value magnitude) {
     return Float8ScaleOp::create(builder, loc, f32({}), magnitude, TypeAttr::get(format)).getScale();
   };
   if (how == Float8Scaling::Current)
     return scale(largest(x));
+  loc = matrix.getLoc();
   History &history = historyOf(matrix, operand);
-  history.values.push_back(x);
+  history.values.push_back({x, product});
   Value &known = history.scales[format];
   if (!known) {
     builder.setInsertionPointAfterValue(history.recent);
@@ -156,15 +158,16 @@ LogicalResult Float8Scales::keepHistories() {
   for (auto &[key, history] : histories) {
     if (key.second == static_cast<int>(Float8Operand::Matrix))
       continue;
-    loc = key.first->getLoc();
     SmallVector<Value> magnitudes;
-    for (Value x : history.values) {
+    for (auto [x, product] : history.values) {
+      loc = product;
       builder.setInsertionPointAfterValue(x);
       magnitudes.push_back(largest(x));
     }
     // Layers may share a matrix.
     llvm::sort(magnitudes, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
     builder.setInsertionPointAfterValue(magnitudes.back());
+    loc = magnitudes.back().getLoc();
     Value all = magnitudes[0];
     for (Value more : llvm::drop_begin(magnitudes))
       all = SelectOp::create(builder, loc, f32({}), ComparisonKind::Less, all, more, more, all);
@@ -192,7 +195,7 @@ LogicalResult Float8Scales::keepHistories() {
   for (auto &[key, history] : histories)
     if (key.second == static_cast<int>(Float8Operand::Matrix)) {
       loc = history.state.getLoc();
-      update(history, finite(largest(history.values[0])), coefficient);
+      update(history, finite(largest(history.values[0].first)), coefficient);
     }
   return success();
 }

@@ -23,9 +23,9 @@ public:
   Float8Scales(AccumulateOp accumulate, Float8Scaling how);
 
   /// Returns the scale of `x`, an operand of a product with `matrix`, as a scalar. It is computed before the insertion
-  /// point of `builder`, which is before the first reader of the scale.
-  mlir::Value scaleOf(mlir::OpBuilder &builder, mlir::Value x, mlir::Type format, Float8Operand operand,
-                      ParameterOp matrix);
+  /// point of `builder`, which is before the first reader of the scale. Its ops have the location of the product.
+  mlir::Value scaleOf(mlir::OpBuilder &builder, mlir::Location product, mlir::Value x, mlir::Type format,
+                      Float8Operand operand, ParameterOp matrix);
 
   /// Adds the update of all histories, after the last call of scaleOf. Builds the accumulation again, since it also
   /// yields the magnitudes of each microbatch. A step that is skipped keeps them. Fails with an error if a matrix
@@ -36,10 +36,10 @@ private:
   /// The history of an operand of products with a matrix.
   struct History {
     StateOp state;
-    mlir::Value bySteps; ///< a magnitude per step
-    mlir::Value recent;  ///< the largest of them
-    llvm::SmallVector<mlir::Value, 1> values;
-    llvm::DenseMap<mlir::Type, mlir::Value> scales; ///< by format
+    mlir::Value bySteps;                                                 ///< a magnitude per step
+    mlir::Value recent;                                                  ///< the largest of them
+    llvm::SmallVector<std::pair<mlir::Value, mlir::Location>, 1> values; ///< with their products
+    llvm::DenseMap<mlir::Type, mlir::Value> scales;                      ///< by format
   };
   History &historyOf(ParameterOp matrix, Float8Operand operand);
   mlir::Value number(double value, llvm::ArrayRef<int64_t> shape = {});

@@ -28,7 +28,7 @@ Operation *pc::addedAfter(OpOperand &use) {
 void Liveness::number(Block &block) {
   for (Operation &op : block) {
     positions[&op] = numPositions++;
-    if (isa<MicrobatchOp>(op)) // a view of a leaf
+    if (isa<MicrobatchOp>(op)) // a view of its stack
       continue;
     for (Value result : op.getResults())
       if (!isa<TicketType>(result.getType()))
@@ -75,7 +75,7 @@ Liveness::Liveness(Block &body) {
         if (StartOp start = wait.getStart())
           life.first = position(start);
       for (OpOperand &use : value.getUses())
-        life.last = std::max(life.last, position(use));
+        life.last = isa<MicrobatchOp>(use.getOwner()) ? numPositions - 1 : std::max(life.last, position(use));
     }
     lifetimes[value] = life;
   }

@@ -253,12 +253,14 @@ private:
     return success();
   }
 
-  /// (A6) Views of leaves need no pending uses, because leaves are never released.
+  /// (A6) Views need no pending uses, because leaves, and other stacks with views, are never released.
   LogicalResult replay(MicrobatchOp view) {
     Value stack = view.getStack(), element = view.getElement();
     int64_t offset = static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
-    if (!stack.getDefiningOp() || !isLeaf(stack.getDefiningOp()) || homeOrNone(element) != homeOrNone(stack) + offset)
-      return view.emitOpError() << "is not inside its stack, which must be an input (A6)";
+    Operation *made = stack.getDefiningOp();
+    if (!made || !(isLeaf(made) || holds(stack)) || homeOrNone(element) != homeOrNone(stack) + offset)
+      return view.emitOpError() << "is not inside its stack, which must be in the arena (A6)";
+    ++pending[stack];
     return success();
   }
 

@@ -115,7 +115,7 @@ public:
   /// Each op runs on the stream of its kind; other ops belong to the computation.
   LogicalResult run(Block &block) {
     for (Operation &op : block) {
-      if (isLeaf(&op) || isa<MicrobatchOp>(op)) // a microbatch is a view of a leaf
+      if (isLeaf(&op) || isa<MicrobatchOp>(op)) // a microbatch is a view
         continue;
       LogicalResult result = success();
       if (auto accumulate = dyn_cast<AccumulateOp>(op))

@@ -161,7 +161,7 @@ class Float8Scales(Float8):
         reduced = re.search(r"( *)(%\S+) = pc.all_reduce max (%\S+) on.*\n", text)
         scales = re.findall(r"pc.encode_scaled %\S+, (%\S+) :", text)
         mutants = [("the maximum of a rank", text.replace(reduced[0], "").replace(reduced[2] + " ", reduced[3] + " ").replace(reduced[2] + ",", reduced[3] + ",")),
-                   ("the scale of another operand", re.sub(r"(pc.encode_scaled %\S+, )%\S+ :", rf"\g<1>{scales[1]} :", text, count=1)),
+                   ("the scale of another operand", re.sub(rf"(pc.encode_scaled %\S+, ){scales[1]} :", rf"\g<1>{scales[0]} :", text, count=1)),
                    ("the scale of another format", text.replace("pc.float8_scale f8E4M3FN", "pc.float8_scale f8E5M2", 1))]
         self.refuse(mutants, text)
         self.fp8 = DELAYED
@@ -172,7 +172,7 @@ class Float8Scales(Float8):
         shifted = re.search(r"(pc.columns %\S+ from) -1 :", text)
         mutants = [("a stale history", text.replace(f" {update[1]} :", f" {states[0]} :", 1)),
                    ("a history that does not move", text.replace(shifted[0], shifted[1] + " 0 :", 1)),
-                   ("the history of another matrix", re.sub(rf"(pc.reduce_max \"h ->\" ){states[0]} ", rf"\g<1>{states[1]} ", text, count=1)),
+                   ("the history of another matrix", re.sub(rf"(pc.reduce_max \"h ->\" ){states[1]} ", rf"\g<1>{states[0]} ", text, count=1)),
                    ("the maximum of a rank", re.sub(r"%(\S+) = pc.all_reduce max (%\S+) on(.*) : \(tensor<f32>\) -> tensor<f32>", r"%\1 = pc.copy \2 : (tensor<f32>) -> tensor<f32>", text, count=1))]
         self.refuse(mutants, text)
 
@@ -180,7 +180,7 @@ class Float8Scales(Float8):
         for name, changed in mutants:
             (self.work / "mutant.mlir").write_text(changed)
             done = self.call("pc-opt", "mutant.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}")
-            self.check(f"{name} is refused", changed != text and done.code != 0 and "expected" not in done.said.split("\n")[0], done.why(), done.said.split("\n")[0][:150])
+            self.check(f"{name} is refused", changed != text and done.code and "does not compute the same as the one-device program" in done.said, done.why())
 
     def narrow(self):
         """Dims need not be multiples of 128."""

@@ -153,7 +153,7 @@ func.func @update_too_early() {
 pc.arena 128
 func.func @microbatch_elsewhere() {
   %t = pc.input hyper dims ["microbatch", "batch"] global [2, 4] layout <[_, _]> : tensor<2x4xf32, #pc.home<0>>
-  // expected-error @below {{is not inside its stack, which must be an input (A6)}}
+  // expected-error @below {{is not inside its stack, which must be in the arena (A6)}}
   %1 = pc.microbatch %t[1] : tensor<2x4xf32, #pc.home<0>> -> tensor<4xf32, #pc.home<64>>
   return
 }

@@ -29,7 +29,7 @@ struct Lifetime {
 };
 
 /// Live ranges of all values that need a home: results of ops in a function and in the bodies of its accumulations.
-/// * Leaves are live through the whole step.
+/// * Leaves are live through the whole step, and stacks of which there are views (`pc.microbatch`) to its end.
 /// * The body of an accumulation repeats, so values from outside that it uses, and its operands, are live to its end.
 /// * The use of a value by a sum over microbatches (addedAfter) is at the op that computes the value.
 /// * Results of an accumulation are live from its first op on; with one microbatch, from its end on.

@@ -70,7 +70,7 @@ def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
     * (A4) an update finds its value in the leaf's home, or copies when nothing reads the old value any more;
     * (A5) the inputs of a started move are kept until its wait; the bytes of its results are free at its start, or hold
       the input of a move that works in place and that nothing else reads;
-    * (A6) a microbatch lies in its stack, which is a leaf;
+    * (A6) a microbatch lies in its stack, which stays in the arena to the end;
     * (A7) a function changes only arguments that results replace, and bytes of its frame; the frame of a call does not
       overlap values that are still needed, and results have the homes of the operands that they replace.
 
