@@ -173,8 +173,10 @@ private:
   /// Encodes `value` with one scale right after its definition, or returns the codes if it is encoded already.
   Codes encode(Value value, Type element, Float8Operand operand, ParameterOp matrix, Location product) {
     for (Operation *user : value.getUsers())
-      if (auto known = dyn_cast<EncodeScaledOp>(user); known && typeOf(known.getCodes()).getElementType() == element)
+      if (auto known = dyn_cast<EncodeScaledOp>(user); known && typeOf(known.getCodes()).getElementType() == element) {
+        oneScale->addReader(product, value, operand, matrix);
         return Codes(known);
+      }
     builder.setInsertionPointAfterValue(value);
     Value scale = oneScale->scaleOf(builder, product, value, element, operand, matrix);
     auto type = RankedTensorType::get(typeOf(value).getShape(), element);

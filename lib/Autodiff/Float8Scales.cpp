@@ -80,8 +80,16 @@ Float8Scales::History &Float8Scales::historyOf(ParameterOp matrix, Float8Operand
     Value turned = EinsumOp::create(builder, loc, f32({float8History, parts}), "p h -> h p", ValueRange{apart});
     history.bySteps = ReduceMaxOp::create(builder, loc, f32({float8History}), "h p -> h", turned);
   }
-  history.recent = ReduceMaxOp::create(builder, loc, f32({}), "h ->", history.bySteps);
   return history;
+}
+
+void Float8Scales::addReader(Location product, Value x, Float8Operand operand, ParameterOp matrix) {
+  if (how == Float8Scaling::Current)
+    return;
+  loc = matrix.getLoc();
+  auto &values = historyOf(matrix, operand).values;
+  if (llvm::none_of(values, [&](const auto &known) { return known.first == x; }))
+    values.push_back({x, product});
 }
 
 Value Float8Scales::scaleOf(OpBuilder &at, Location product, Value x, Type format, Float8Operand operand,
@@ -94,12 +102,13 @@ Value Float8Scales::scaleOf(OpBuilder &at, Location product, Value x, Type forma
   };
   if (how == Float8Scaling::Current)
     return scale(largest(x));
-  loc = matrix.getLoc();
+  addReader(product, x, operand, matrix);
   History &history = historyOf(matrix, operand);
-  history.values.push_back({x, product});
   Value &known = history.scales[format];
   if (!known) {
-    builder.setInsertionPointAfterValue(history.recent);
+    builder.setInsertionPointAfterValue(history.recent ? history.recent : history.bySteps);
+    if (!history.recent)
+      history.recent = ReduceMaxOp::create(builder, loc, f32({}), "h ->", history.bySteps);
     known = SelectOp::create(builder, loc, f32({}), ComparisonKind::LessEqual, history.recent, number(0), number(1),
                              scale(history.recent));
   }
@@ -154,17 +163,24 @@ LogicalResult Float8Scales::keepHistories() {
   state.addOperands(microbatchRows(microbatches));
   Value own = body.addArgument(f32({microbatches}), loc);
   SmallVector<Value> yields(yield->getOperands());
-  SmallVector<History *> ofBody;
+  SmallVector<std::pair<History *, unsigned>> ofBody; // with the numbers of their results
+  llvm::DenseMap<Value, unsigned> known;              // results, by value
   for (auto &[key, history] : histories) {
     if (key.second == static_cast<int>(Float8Operand::Matrix))
       continue;
+    const bool isOne = history.values.size() == 1; // layers may share a matrix
+    auto result = isOne ? known.find(history.values[0].first) : known.end();
+    ofBody.push_back({&history, result == known.end() ? yields.size() : result->second});
+    if (result != known.end())
+      continue;
+    if (isOne)
+      known[history.values[0].first] = yields.size();
     SmallVector<Value> magnitudes;
     for (auto [x, product] : history.values) {
       loc = product;
       builder.setInsertionPointAfterValue(x);
       magnitudes.push_back(largest(x));
     }
-    // Layers may share a matrix.
     llvm::sort(magnitudes, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
     builder.setInsertionPointAfterValue(magnitudes.back());
     loc = magnitudes.back().getLoc();
@@ -172,7 +188,6 @@ LogicalResult Float8Scales::keepHistories() {
     for (Value more : llvm::drop_begin(magnitudes))
       all = SelectOp::create(builder, loc, f32({}), ComparisonKind::Less, all, more, more, all);
     yields.push_back(EinsumOp::create(builder, loc, f32({microbatches}), ", m -> m", ValueRange{finite(all), own}));
-    ofBody.push_back(&history);
   }
   yield->setOperands(yields);
   state.addTypes(ValueRange(yields).getTypes());
@@ -181,15 +196,14 @@ LogicalResult Float8Scales::keepHistories() {
   auto rewritten = cast<AccumulateOp>(builder.create(state));
   for (auto [from, to] : llvm::zip(accumulate.getResults(), rewritten.getResults()))
     from.replaceAllUsesWith(to);
-  const unsigned before = accumulate.getNumResults();
   accumulate.erase();
   accumulate = rewritten;
 
   builder.setInsertionPoint(accumulate->getBlock()->getTerminator());
   Value coefficient = (*coefficients.begin()).getResult();
-  for (auto [i, history] : llvm::enumerate(ofBody)) {
+  for (auto [history, result] : ofBody) {
     loc = history->state.getLoc();
-    Value all = ReduceMaxOp::create(builder, loc, f32({}), "m ->", accumulate.getResult(before + i));
+    Value all = ReduceMaxOp::create(builder, loc, f32({}), "m ->", accumulate.getResult(result));
     update(*history, all, coefficient);
   }
   for (auto &[key, history] : histories)

@@ -27,6 +27,10 @@ public:
   mlir::Value scaleOf(mlir::OpBuilder &builder, mlir::Location product, mlir::Value x, mlir::Type format,
                       Float8Operand operand, ParameterOp matrix);
 
+  /// Records that a product with `matrix` also reads `x`, which has a scale already. So which matrices have histories
+  /// does not depend on whether products are packed.
+  void addReader(mlir::Location product, mlir::Value x, Float8Operand operand, ParameterOp matrix);
+
   /// Adds the update of all histories, after the last call of scaleOf. Builds the accumulation again, since it also
   /// yields the magnitudes of each microbatch. A step that is skipped keeps them. Fails with an error if a matrix
   /// cannot have states.
@@ -37,7 +41,7 @@ private:
   struct History {
     StateOp state;
     mlir::Value bySteps;                                                 ///< a magnitude per step
-    mlir::Value recent;                                                  ///< the largest of them
+    mlir::Value recent;                                                  ///< the largest of them, if it is needed
     llvm::SmallVector<std::pair<mlir::Value, mlir::Location>, 1> values; ///< with their products
     llvm::DenseMap<mlir::Type, mlir::Value> scales;                      ///< by format
   };

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 from cases import ROOT, mesh_flags
-from float8 import FP8, SIZES, WIDE, Float8
+from float8 import FP8, SIZES, Float8
 from zeropp import FREE
 
 CURRENT, DELAYED = [*FP8, "--fp8-scaling=current"], [*FP8, "--fp8-scaling=delayed"]
@@ -90,7 +90,7 @@ class Float8Scales(Float8):
             text = (self.work / "step.mlir").read_text()
             counts = [len(re.findall(pattern, text)) for pattern in (r"pc.encode_scaled %\S+, %\S+ : \(tensor<\S+xf32>", r"pc.encode_scaled %\S+, %\S+ : \(tensor<\S+xbf16>",
                                                                       r"pc.encode_scaled .*xf8E5M2", r"pc.state \"fp8_\w+_history\"", r"pc.encode float8")]
-            wanted = [12, 20, 12 * (len(flags) > 2), 32 * (flags == DELAYED), 0]
+            wanted = [12, 20, 12 * (len(flags) > 2), 36 * (flags == DELAYED), 0]
             self.check(f"codes with {' '.join(flags)}", counts == wanted, counts, counts)
 
     def history(self, plans):
@@ -124,8 +124,8 @@ class Float8Scales(Float8):
         first = [key for key in whole if key[0] != "fp8_gradient_history" and ".0." in key[1]]
         self.check("maxima over microbatches", first and all(whole[key] == parts[key] for key in first), [(key, whole[key], parts[key]) for key in first])
 
-    def moved(self):
-        """Histories continue in runs of any plan. A checkpoint without them starts with scale 1, and one with them continues without them."""
+    def moved(self, plans):
+        """Checkpoints keep all bits of histories on other plans. A checkpoint without them starts with scale 1, and one with them continues without them."""
         self.needs(*self.program("bf16", "1", "--precision=bf16"), "--steps", 10, "--save", "bf16-after")
         self.needs(*self.program("one", "1", *DELAYED), "--load", "bf16-after", "--steps", 20, "--metrics", "late.jsonl", "--save", "late")
         self.needs(*self.program("bf16", "1", "--precision=bf16"), "--load", "bf16-after", "--steps", 20, "--metrics", "bf16.jsonl")
@@ -133,6 +133,14 @@ class Float8Scales(Float8):
         self.check("its histories begin", all(sum(map(bool, row)) == 10 for rows in self.histories("late").values() for row in rows))
         self.needs(*self.program("bf16", "1", "--precision=bf16"), "--load", "late", "--steps", 21)
         self.needs(*self.program("one", "1", *FP8), "--load", "late", "--steps", 21)
+        one = self.program("one", "1", *DELAYED)
+        for plan in plans:
+            other = self.program("other", plan, *DELAYED)
+            self.needs(*other, "--steps", 3, "--save", "there")
+            self.needs(*one, "--load", "there", "--steps", 3, "--save", "here")
+            self.needs(*other, "--load", "here", "--steps", 3, "--save", "back")
+            sums = [self.checkpoint_sums(folder) for folder in ("there", "here", "back")]
+            self.check(f"{plan}: histories move to one rank and back", sums[0] == sums[1] == sums[2], sums)
 
     def loss(self, steps=100):
         """The loss stays within 2 % of that in bf16. An empty history has scale 1, with which the first gradients are too small for E4M3."""
@@ -210,20 +218,20 @@ def suite(case, quick, cuda):
     case.products()
     case.history(["dp=2 --zero=1"] if quick else ["dp=2", "dp=2 --zero=1", "dp=4 --zero=3"])
     case.microbatches()
-    case.moved()
+    case.moved(["dp=2 --zero=3"] if quick else ["dp=2 --zero=3", "dp=2,tp=2 --zero=1", "pp=2 --microbatches=2", "1 --pack-products"])
     case.skipped()
     case.loss(20 if quick else 100)
     case.proof()
-    case.narrow()
-    case.begin(WIDE)
     case.history(["tp=2"] if quick else ["tp=2", "tp=2 --sequence-parallel", "cp=2", "dp=2,tp=2 --zero=3"])
     for flags in CURRENT, DELAYED:
         case.fp8 = flags
         if not quick:
-            case.equal(["tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=1", "cp=2", "pp=2 --microbatches=2"], ("staged",))
+            case.equal(["tp=2", "tp=2 --sequence-parallel", "dp=2,tp=2 --zero=1", "cp=2"])
+            case.equal(["pp=2 --microbatches=2"], ("staged",))
         case.plans(["tp=2"] if quick else ["tp=2", "tp=2 --sequence-parallel", "cp=2", "dp=2,tp=2 --zero=3", "pp=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2",
                                            "1 --recompute=full", "1 --recompute=selective", "dp=2 --zero=3 --microbatches=2", "1 --states=8bit", "1 --offload=states,masters",
                                            "1 --pack-products", "dp=2 --zero=1 --gradient-precision=bf16"])
+    case.narrow()
 
 
 if __name__ == "__main__":
