@@ -405,7 +405,7 @@ static std::deque<TacticInfo> &table() {
              "operands of layers' products in 8 bits (default f32)"},
             {"fp8-gradients", "With --precision=fp8, gradients as operands: e4m3 or e5m2 (default e4m3)"},
             {"fp8-scaling", "With --precision=fp8, scales per block (blocks, the default), or per operand: current, "
-                            "from its largest magnitude, or delayed, from those of the last steps"},
+                            "from its largest magnitude, or delayed, from its magnitudes in the last steps"},
             {"gradient-precision",
              "Type in which ranks send gradients: f32 (default), bf16 (also stores them, with one microbatch), "
              "or int8 or int4, in codes with a scale per 256 elements"},

@@ -491,7 +491,7 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     * (T4) one output is the loss, and `pc.cross_entropy` is expanded;
     * (T5) an update has a leaf of its type; in a step that trains, every parameter and state has one update, unless the
       parameter is frozen or only choices depend on it (such as the choices of a router); a state has the shape of its
-      parameter, or some of its dims;
+      parameter, or some of its dims, or is a history of steps;
     * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because
       checkpoints are written from the parameters;
     * (T7) a program with caches does not train, and updates each cache with the result of `pc.cache_write` to it. (T3) and (T4) are for
