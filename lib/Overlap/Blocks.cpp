@@ -3,7 +3,7 @@
 // block, up to a sum over the blocks, a reduce_scatter, or an op that needs the whole value. Invariants of the
 // decisions:
 //  1. A step has a legal row of its factor rule: from blocks of its split operands it computes a block of the result,
-//     or an addend.
+//     or an addend. A carry of a blocked value is also a step.
 //  2. Only steps read a blocked gather, block by block. A gather with another reader is added to `whole`, and stays.
 //  3. A step reads blocks of one window; its other split operands are sliced. If a product has moves over two axes of
 //     equal size, these are recorded in `met`, and have a common window in the next round.
@@ -157,6 +157,15 @@ void BlockDecisions::forget(Block::iterator begin, Block::iterator end) {
 /// different window, the moves of both operands share a product. This is recorded in `met`, and the next round gives
 /// the two moves a common window.
 bool BlockDecisions::decide(Operation *op) {
+  if (auto carry = dyn_cast<CarryOp>(op)) {
+    if (const Blocked *known = blocked(carry.getX())) {
+      const Blocked from = *known;
+      const AxisState state = AxisState::split(from.dim);
+      steps[op] = {from.window, Row{{state}, {state}}};
+      values[carry.getResult()] = from;
+    }
+    return false;
+  }
   auto factored = dyn_cast<FactorOpInterface>(op);
   if (!factored || op->getNumResults() != 1)
     return false;

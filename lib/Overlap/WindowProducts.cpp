@@ -20,7 +20,7 @@ RankedTensorType blockType(Type whole, int64_t dim, int64_t n) {
   auto tensor = cast<RankedTensorType>(whole);
   SmallVector<int64_t> shape(tensor.getShape());
   shape[dim] /= n;
-  return RankedTensorType::get(shape, tensor.getElementType());
+  return cast<RankedTensorType>(tensor.clone(shape));
 }
 
 /// Writes the steps.
@@ -47,6 +47,9 @@ public:
       } else if (op->getNumResults() == 1 && decisions.blocked(op->getResult(0))) {
         if (auto gather = dyn_cast<AllGatherOp>(op))
           windowed.push_back(gather.getAxes());
+        if (isa<CarryOp>(op)) // not at its first reader, because it gives memory free
+          for (int64_t t = 0, n = decisions.blocked(op->getResult(0))->window.n; t < n; ++t)
+            makeBlock(op->getResult(0), t, true);
         pending.push_back(op->getResult(0));
       } else if (decisions.step(op)) {
         op->getResult(0).replaceAllUsesWith(sumOf(op));
@@ -202,7 +205,8 @@ private:
     bool result = false;
     if (auto gather = dyn_cast_if_present<AllGatherOp>(op))
       result = gather.getAxes() == axes;
-    else if (op && op->getNumOperands() && (op->hasTrait<Pointwise>() || op->hasTrait<Rowwise>() || isa<EinsumOp>(op)))
+    else if (op && op->getNumOperands() &&
+             (op->hasTrait<Pointwise>() || op->hasTrait<Rowwise>() || isa<EinsumOp, CarryOp>(op)))
       result = llvm::all_of(op->getOperands(), [&](Value operand) { return isSameOver(axes, operand); });
     return same[{axes, value}] = result;
   }

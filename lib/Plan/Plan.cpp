@@ -315,6 +315,13 @@ static std::string conflictOf(const Plan &plan) {
     if (!row.once.empty() && given.size() > 1)
       return llvm::formatv(/*Validate=*/false, row.once.c_str(), given[0], given[1]).str();
   }
+  auto isOffload = [](const Tactic &tactic) { return tactic.as<OffloadTactic>().has_value(); };
+  auto away = llvm::find_if(plan.tactics, isOffload);
+  for (const Tactic &tactic : llvm::make_range(away, plan.tactics.end()))
+    if (const TacticInfo *info = tactic.info();
+        info && info->phase == Phase::Placed && !isOffload(tactic) && !tactic.as<CodeGradientsTactic>())
+      return "'" + tactic.text() + "' changes placements after '" + away->text() +
+             "' has moved values; put it before that tactic";
   return "";
 }
 

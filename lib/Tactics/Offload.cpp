@@ -101,7 +101,7 @@ public:
       if (auto product = dyn_cast<EinsumOp>(op); product && product.getMask())
         masks.push_back(cast<RankedTensorType>(product.getMask().getType()).getShape());
       std::string layer = layerOf(sourceName(&op)).str();
-      if (layer.empty())
+      if (layer.empty() || isa<CarryOp>(op)) // an earlier run of the pass has inserted carries
         continue;
       if (isForward)
         endOf[lastLayer = layer] = &op;
@@ -116,14 +116,15 @@ public:
     for (auto gather : llvm::to_vector(body.getOps<AllGatherOp>()))
       for (OpOperand &use : llvm::make_early_inc_range(gather->getUses()))
         if (auto attention = dyn_cast<AttentionGradOp>(use.getOwner());
-            attention && !placement(attention.getQ()).axes(1).empty()) { // only a part of the queries
+            attention && !gather->hasOneUse() &&
+            !placement(attention.getQ()).axes(1).empty()) { // only a part of the queries
           OpBuilder builder(attention);
           use.set(builder.clone(*gather)->getResult(0));
         }
   }
 
-  /// The values of layers that both passes read, except those of the last layer, whose backward pass follows at once,
-  /// values of the routed tokens of experts, and values smaller than a block of a disk.
+  /// The values of layers on the device that both passes read, except those of the last layer, whose backward pass
+  /// follows at once, values of the routed tokens of experts, and values smaller than a block of a disk.
   SmallVector<Value> take() {
     SmallVector<Value> kept;
     for (Operation &op : body)
@@ -172,7 +173,8 @@ private:
     bool isYielded = llvm::is_contained(value.getUsers(), body.getTerminator());
     bool isReadLater = llvm::any_of(
         value.getUsers(), [&](Operation *user) { return !forward.contains(body.findAncestorOpInBlock(*user)); });
-    return type && !isYielded && isReadLater && !hasRows(type) && byteSize(type) >= PCRT_DISK_BLOCK;
+    return type && spaceOf(value) == Space::Device && !isYielded && isReadLater && !hasRows(type) &&
+           byteSize(type) >= PCRT_DISK_BLOCK;
   }
 
   /// Whether codegen may store a value of this type by rows (`#pc.rows`). A carry needs the whole tensor, so other

@@ -12,13 +12,14 @@ import sys
 from cases import BUILD, GOLDEN, STAND_IN, Case, data_flags, mesh_flags, ranks_of
 
 PLANS = ["1", "1 --microbatches=2", "dp=2", "dp=2 --zero=1", "dp=2 --zero=2", "dp=2 --zero=3", "tp=2", "dp=2,tp=2 --zero=1", "cp=2 --context-parallel=ring",
-         "dp=2 --zero=3 --precision=bf16", "pp=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2"]
+         "dp=2 --zero=3 --precision=bf16", "pp=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2", "tp=2 --sequence-parallel --window=tp"]
 EXPERTS = PLANS + ["ep=2", "dp=2,ep=2 --zero=3"]
 OPTIMIZERS = ["adamw", "momentum", "muon", "lion", "adafactor"]
 QUICK = [("gpt2", "adamw", "1", "states activations"), ("llama", "adamw", "dp=2 --zero=3 --precision=bf16", "states,masters parameters,activations"),
          ("llama-tied", "muon", "pp=2,dp=2 --zero=1 --microbatches=2", "states"), ("gpt2", "momentum", "dp=2,tp=2 --zero=1", "states:disk,parameters:disk"),
          ("llama", "lion", "cp=2 --context-parallel=ring", "states,activations"), ("gpt2", "adafactor", "dp=2 --zero=3", "states"), ("qwen3_moe", "adamw", "ep=2", "states,parameters,activations"),
-         ("gpt2", "muon", "dp=2 --zero=2", "states"), ("gpt2", "adamw", "tp=2 --group=*.bias:decay=0,lr=0.5x", "states")]
+         ("gpt2", "muon", "dp=2 --zero=2", "states"), ("llama", "adamw", "tp=2 --sequence-parallel --window=tp", "activations"),
+         ("gpt2", "adamw", "tp=2 --group=*.bias:decay=0,lr=0.5x", "states")]
 CUDA = " --target=cuda --arch=sm_90a --stand-in"
 QUICK += [("gpt2", "adamw", "dp=2 --zero=3" + CUDA, "states:host,parameters:host,activations:host states:disk,parameters:host,activations:disk")]
 MODELS = sorted(folder.name for folder in GOLDEN.iterdir() if (folder / "tokens.bin").exists())
@@ -108,6 +109,20 @@ class Offload(Case):
             self.compare(f"{name}: report and summary", "reports", f"{name}.json", f"{name}.summary")
             part = json.loads((self.work / f"{name}.json").read_text())["per_rank"][0]["arena_bytes"]
             self.check(f"{name}: less on disk, more on the device", 0 < part["disk"] < whole["disk"] and part["device"] > whole["device"], (part, whole))
+        self.runs_again((self.work / "whole.plan").read_text(), whole)
+
+    def runs_again(self, plan, whole):
+        """pc-offload takes the activations that an earlier run of it has left, and no value twice. Later tactics may not change placements."""
+        once = "pc-offload{what=activations to=disk}"
+        for name, tactics, words in [("rest", once.replace("}", ' keep=20000}", "') + once, None), ("again", f'{once}", "{once}', "no layer keeps a value of a block or more"),
+                                     ("early", once, "'pc-zero{axis=dp stage=1}' changes placements after 'pc-offload{what=states to=disk}'")]:
+            text = plan.replace(once, tactics)
+            if name == "early":
+                text = text.replace('"pc-zero{axis=dp stage=1}", ', "").replace(f'"{once}"', f'"{once}", "pc-zero{{axis=dp stage=1}}"')
+            (self.work / f"{name}.plan").write_text(text)
+            self.holds(f"{name}: pc-offload in a plan", "pc-compile", "model.mlir", "-o", "again-train", f"--plan={name}.plan", "--report=again.json", code=4 if words else 0,
+                       words=re.escape(words or ""))
+        self.check("the rest: arenas", json.loads((self.work / "again.json").read_text())["per_rank"][0]["arena_bytes"] == whole)
 
     def is_whole(self, kind, counted):
         """Whether a step reads back all that it writes; a stage of a pipeline may keep nothing elsewhere."""
