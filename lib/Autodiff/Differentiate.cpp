@@ -11,6 +11,7 @@
 #include "LayerOrder.h"
 #include "Sparsity.h"
 #include "pc/Autodiff/Optimizers.h"
+#include "pc/IR/Layers.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/average.h"
 #include "pcrt/description.h"
@@ -101,6 +102,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
                           SmallVectorImpl<ParameterOp> &parameters, SmallVectorImpl<Value> &yields);
   LogicalResult optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
   void addSetting(ParameterOp parameter, StringRef group, StringRef name, Attribute value);
+  static LogicalResult checkStatesOfTile(ParameterOp parameter);
   void average(OpBuilder &builder, ParameterOp parameter, Value updated, Value coefficient);
 
   Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
@@ -343,7 +345,21 @@ LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<Parame
     }
     if (ema > 0)
       average(builder, parameter, *updated, coefficient);
+    if (failed(checkStatesOfTile(parameter)))
+      return failure();
   }
+  return success();
+}
+
+/// Checkpoints must not depend on tiles. So a tile has no state with fewer dims, such as the number of its steps.
+LogicalResult Differentiate::checkStatesOfTile(ParameterOp parameter) {
+  if (tileOf(parameter.getName()).empty())
+    return success();
+  for (auto state : parameter->getBlock()->getOps<StateOp>())
+    if (state.getParameter() == parameter.getName() && state.getDims().size() < parameter.getDims().size())
+      return parameter.emitError() << "--tile divides '" << parameter.getName() << "', whose state '" << state.getName()
+                                   << "' belongs to the whole tensor; leave out --tile, or the "
+                                   << (state.getName() == PCRT_EMA_BEGUN ? "flag --ema" : "setting that adds it");
   return success();
 }
 

@@ -187,16 +187,17 @@ FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
       return parameter.emitError() << "optimizer '" << (own ? own.getValue() : name) << "' leaves '"
                                    << parameter.getName() << "' to '" << now << "', which is not defined";
     auto isOfVectors = [&] { return partsOf(parameter)[0].source.getShape().size() < 2; };
-    auto isApart = [&] {
-      return definition.isOfMatrices() ? !matricesOf(parameter) && !isOfVectors() : definition.hasSums();
-    };
+    // Whether an element's update depends on other elements, or on their number.
+    const bool isOfTensor =
+        definition.hasSums() || llvm::is_contained(definition.names(definition.getScalars()), "size");
+    auto isApart = [&] { return definition.isOfMatrices() ? !matricesOf(parameter) && !isOfVectors() : isOfTensor; };
     if (parameter.getParts() && isApart())
       return parameter.emitError() << "optimizer '" << now << "' works on each "
                                    << (definition.isOfMatrices() ? "matrix" : "tensor") << " separately, but '"
                                    << parameter.getName() << "' packs several; compile with --pack-products=false";
     bool isFit = !definition.isOfMatrices() ||
                  (matricesOf(parameter) && !(definition.getHidden() && notHidden.contains(parameter.getName())));
-    if (isFit && !tileOf(parameter.getName()).empty() && (definition.isOfMatrices() || definition.hasSums()))
+    if (isFit && !tileOf(parameter.getName()).empty() && (definition.isOfMatrices() || isOfTensor))
       return parameter.emitError() << "optimizer '" << now << "' needs whole matrices, but --tile divides '"
                                    << parameter.getName() << "'; leave out --tile, or choose another optimizer";
     if (isFit)

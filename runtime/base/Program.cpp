@@ -472,8 +472,9 @@ std::string ParameterGroup::settings() const {
 }
 
 std::string Program::groups() const {
-  std::map<std::string, std::pair<int64_t, int64_t>> found; // tensors and elements
-  std::set<std::string> seen;                               // names, because tied parameters are in several stages
+  // Counts tensors of the checkpoint, which a program may divide into several parameters.
+  std::map<std::string, std::pair<std::set<std::string>, int64_t>> found; // tensors and elements
+  std::set<std::string> seen; // names, because tied parameters are in several stages
   for (const Program *one : stages)
     for (const Parameter &parameter : one->parameters)
       if (bool frozen = parameter.frozen && !hasAdapter(); // all parameters of an adapter's base are frozen
@@ -481,12 +482,13 @@ std::string Program::groups() const {
         std::string settings = frozen ? "" : parameter.group->settings(),
                     name = frozen ? "frozen" : parameter.group->name;
         auto &[tensors, elements] = found[name + (settings.empty() ? "" : ": " + settings)];
-        tensors += int64_t(parameter.parts.size());
+        for (const Part &part : parameter.parts)
+          tensors.insert(part.source);
         elements += product(parameter.valid);
       }
   std::string text;
   for (auto &[group, size] : found)
-    text += (text.empty() ? "" : "; ") + group + " (" + std::to_string(size.first) + " tensors, " +
+    text += (text.empty() ? "" : "; ") + group + " (" + std::to_string(size.first.size()) + " tensors, " +
             std::to_string(size.second) + " elements)";
   return text.empty() ? "none" : text;
 }

@@ -12,6 +12,13 @@ from key_biases import KEY_BIASES
 TILES = {"gpt2": ["--tile=*.mlp.*:4", "--tile=*.attn.*:2"], "llama": ["--tile=*.mlp.*:3"], "qwen3": ["--tile=*.gate_proj.*:2", "--tile=*q_proj.*|*k_norm.*:2"]}
 PLANS = ["1", "dp=2 --zero=1", "dp=2 --zero=3", "dp=2 --zero=3 --microbatches=2 --prefetch=0", "tp=2", "dp=2,tp=2 --zero=3 --sequence-parallel", "pp=2 --microbatches=2", "cp=2 --context-parallel=ring",
          "1 --recompute=full", "row=2,col=2 --tensor-parallel=2d", "1 --pack-products"]
+SIZED = """pc.optimizer "sized" dims ["all"] scalars ["lr", "size"] {
+^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %lr: tensor<f32>, %size: tensor<f32>):
+  %step = pc.einsum ", , all -> all" %lr, %size, %g : (tensor<f32>, tensor<f32>, tensor<?xf32>) -> tensor<?xf32>
+  %new = pc.sub %w, %step : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  pc.yield %new : tensor<?xf32>
+}
+"""
 QUICK = {"gpt2": ["dp=2 --zero=3", "pp=2 --microbatches=2"], "llama": ["tp=2"]}
 
 
@@ -25,7 +32,7 @@ class Tiles(Case):
 
     def plan(self, plan, target=()):
         mesh, *own = plan.split()
-        self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *own, *TILES[self.of], *target, "-o", "tiled", "--report=tiled.json")
+        self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *own, *TILES[self.of], *target, "--decay=matrices", "-o", "tiled", "--report=tiled.json")
         name = f"{self.of} {plan}{' cuda' if target else ''}"
         self.train("tiled", ranks_of(mesh), "other", "--init", GOLDEN / self.of)
         self.compare(f"{name}: losses", "losses", "one.jsonl", "other.jsonl", "--tolerance", 1e-5)
@@ -52,7 +59,11 @@ class Tiles(Case):
                             (["--tile=*.mlpx.*:2"], "'\\*.mlpx.\\*' fits no parameter"), (["--tile=*.mlp.*"], "expected GLOB:N"), (["--tile=*.mlp.*:1"], "expected GLOB:N"),
                             (["--tile=*.mlp.*:2", "--tile=*.c_proj.*:4"], "would have 4 tiles")):
             self.holds(" ".join(flag), "pc-compile", "model.mlir", *flag, "-o", "refused", code=2, words=words)
-        self.holds("Muon", "pc-compile", "model.mlir", "--tile=*.mlp.*:2", "--optimizer=muon", "-o", "refused", code=4, words="needs whole matrices")
+        (self.work / "sized.mlir").write_text(SIZED)
+        for optimizer in ("muon", "sized.mlir"):
+            self.holds(optimizer, "pc-compile", "model.mlir", "--tile=*.mlp.*:2", f"--optimizer={optimizer}", "-o", "refused", code=4, words="needs whole matrices")
+        for flags, state in ((["--ema=0.9"], "ema_begun"), (["--group=*.c_fc.weight:sparsity=2:4"], "mask_age")):
+            self.holds(" ".join(flags), "pc-compile", "model.mlir", "--tile=*.mlp.*:2", *flags, "-o", "refused", code=4, words=f"whose state '{state}' belongs to the whole tensor")
         self.holds("generation", "pc-compile", "model.mlir", "--mode=generate", "--tile=*.mlp.*:2", "-o", "refused", code=2, words="--tile is for")
 
     def body(self):
@@ -62,7 +73,7 @@ class Tiles(Case):
             models["qwen3"] = [plan for plan in PLANS if "2d" not in plan]
         for self.of, plans in models.items():
             self.model(self.of, 4, 16)
-            self.needs("pc-compile", "model.mlir", "-o", "whole")
+            self.needs("pc-compile", "model.mlir", "--decay=matrices", "-o", "whole")
             self.train("whole", 1, "one", "--init", GOLDEN / self.of)
             self.train("whole", 1, "five", "--load", "one", steps=5)
             for plan in plans:
