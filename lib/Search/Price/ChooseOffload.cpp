@@ -123,8 +123,10 @@ private:
       return found;
     int64_t limit = options.memoryLimitOn(machine);
     if (limit && price->trial.bytes > limit) {
-      why = "the plan needs " + std::to_string(price->trial.bytes) + " bytes per rank, but " + std::to_string(limit) +
-            " are allowed";
+      const std::string beside =
+          price->besideArena ? ", of which " + std::to_string(price->besideArena) + " are for NCCL" : "";
+      why = "the plan needs " + std::to_string(price->trial.bytes) + " bytes per rank" + beside + ", but " +
+            std::to_string(limit) + " are allowed";
       return std::nullopt;
     }
     return price->trial.seconds;
