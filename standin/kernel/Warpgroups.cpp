@@ -60,7 +60,7 @@ void Warpgroups::start(Fiber *me, WarpgroupProduct product, uint64_t *in, uint64
   if (worker.threads % (4 * warpSize))
     worker.fail(me, worker.siteText(product.site) + ": the block size is not a multiple of a warpgroup of 128 threads");
   if (!ordered[thread])
-    worker.fail(me, "missing wgmma.fence: registers may have changed since the last wait (" +
+    worker.fail(me, "missing wgmma.fence: registers may have changed since the last wait or group of products (" +
                         worker.siteText(product.site) + ")");
   Warp &warp = worker.warps[thread / warpSize];
   warp.in[thread % warpSize] = in;
@@ -172,6 +172,7 @@ void Warpgroups::finish(Fiber *me, Part &part) {
 
 void Warpgroups::commit(Fiber *me) {
   unsigned thread = worker.index(me);
+  ordered[thread] = false; // registers may change while the group is in flight
   if (thread % warpSize == 0)
     ++warps[thread / warpSize].group;
 }

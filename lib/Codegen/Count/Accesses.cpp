@@ -3,7 +3,6 @@
 // whole box, the box is divided in two. Conditions of kernels change at few points, so few boxes are enough.
 //===-----------------------------------------------------------------------------===//
 #include "Accesses.h"
-#include "../Gpu/WarpgroupAsm.h"
 #include "Forms.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -96,9 +95,11 @@ private:
   SmallVector<Accesses> accesses, byData; ///< by buffer; `byData` are accesses that depend on data
   /// The accesses so far: buffer, whether it was written, address, width, and the part of the box.
   std::set<std::tuple<unsigned, bool, Form, int64_t, std::vector<Extent>>> done;
-  llvm::DenseMap<Operation *, TensorWork> ofThread; ///< the work of one execution of an op
-  VariableId divided = 0;                           ///< the variable along which to divide the box
-  bool underData = false;                           ///< whether data decide if, or how often, the visited op runs
+  bool inFlight = false; ///< whether products are in flight before the next op
+  /// The work of one execution of an op, and whether products are in flight after it.
+  llvm::DenseMap<Operation *, std::pair<TensorWork, bool>> ofThread;
+  VariableId divided = 0; ///< the variable along which to divide the box
+  bool underData = false; ///< whether data decide if, or how often, the visited op runs
   bool failed = false;
 };
 
@@ -262,8 +263,8 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
       })
       .Case([&](NVVM::CpAsyncOp copy) { return visitAccess(copy.getSrc(), copy.getSize(), /*stores=*/false, state); })
       .Case<LLVM::GEPOp, LLVM::AddrSpaceCastOp, LLVM::AddressOfOp, LLVM::ICmpOp>([](Operation *) { return true; })
-      .Case<NVVM::LdMatrixOp, NVVM::MmaOp, LLVM::InlineAsmOp>([&](Operation *product) {
-        visitProduct(product, state);
+      .Case<NVVM::LdMatrixOp, NVVM::MmaOp, LLVM::InlineAsmOp, LLVM::CallIntrinsicOp>([&](Operation *op) {
+        visitProduct(op, state);
         return true;
       })
       .Case([&](LLVM::PtrToIntOp number) { // for a descriptor of wgmma, whose operands are in shared memory
@@ -331,38 +332,22 @@ bool AccessCounter::visitBranch(scf::IfOp branch, State &state) {
   return truth != Truth::Divide;
 }
 
-/// The work of one thread in a product, or in the loads of its operands.
-static TensorWork workOfThread(Operation *op) {
-  TensorWork work;
-  if (auto load = dyn_cast<NVVM::LdMatrixOp>(op))
-    work.sharedBytes = 4 * load.getNum();
-  if (auto product = dyn_cast<NVVM::MmaOp>(op)) {
-    auto shape = product.getShape();
-    work.flops = 2 * shape.getM() * shape.getN() * shape.getK() / 32;
-  }
-  auto assembly = dyn_cast<LLVM::InlineAsmOp>(op);
-  auto steps = assembly ? toolchain::parseWarpgroupAsm(assembly.getAsmString()) : std::nullopt;
-  for (const toolchain::WarpgroupInstruction &step : steps.value_or(SmallVector<toolchain::WarpgroupInstruction>())) {
-    if (step.kind != toolchain::WarpgroupInstruction::Product)
-      continue;
-    constexpr int64_t rows = 64, depth = 16, threads = 128;
-    const bool both = step.ab.size() == 2; // descriptors
-    work.flops += 2 * rows * depth * step.n / threads;
-    work.sharedBytes += 2 * depth * (step.n + (both ? rows : 0)) / threads;
-  }
-  return work;
-}
-
 void AccessCounter::visitProduct(Operation *op, const State &state) {
   auto [it, inserted] = ofThread.try_emplace(op);
-  if (inserted)
-    it->second = workOfThread(op);
+  auto &[work, isAfter] = it->second;
+  if (inserted) {
+    work.addThread(op, inFlight);
+    isAfter = inFlight;
+  }
+  inFlight = isAfter;
   int64_t count = 1;
   for (auto [dim, values] : state.box)
     count *= values.size();
-  products.flops += count * it->second.flops;
-  products.sharedBytes += count * it->second.sharedBytes;
-  products.dependOnData |= underData && it->second.flops;
+  products.flops += count * work.flops;
+  products.sharedBytes += count * work.sharedBytes;
+  products.exponentials += count * work.exponentials;
+  products.hidden += count * work.hidden;
+  products.dependOnData |= underData && work.flops;
 }
 
 /// Counts an access for all threads of the box, unless an earlier access had the same address.

@@ -42,17 +42,32 @@ llvm::FailureOr<llvm::SmallVector<Accesses>> countAccesses(mlir::gpu::GPUFuncOp 
                                                            llvm::ArrayRef<CountedBuffer> buffers,
                                                            struct TensorWork *products = nullptr);
 
-/// The work of tensor cores in a kernel, for all of its threads.
+/// The work of tensor cores in a kernel, and exponentials, for all of its threads.
 struct TensorWork {
   int64_t flops = 0;         ///< two per multiplication
   int64_t sharedBytes = 0;   ///< read from shared memory by products or by loads of their operands (ldmatrix)
+  int64_t exponentials = 0;  ///< by the units for special functions, while no product is in flight
+  int64_t hidden = 0;        ///< exponentials while a product is in flight
   bool dependOnData = false; ///< the number of products depends on data; it is counted as one
+
+  /// Adds the work of one thread in `op`, which may be a product, load its operands, or be an exponential. Sets
+  /// `inFlight` if the op starts products without waiting for them, and clears it if the op waits for all.
+  void addThread(mlir::Operation *op, bool &inFlight);
 
   /// Returns the share of the peak rate for which shared memory can supply operands.
   double share(double sharedBandwidth, double peak) const {
     return sharedBytes && sharedBandwidth > 0
                ? std::min(1.0, static_cast<double>(flops) / static_cast<double>(sharedBytes) * sharedBandwidth / peak)
                : 1;
+  }
+  /// Returns the time of the kernel if its products take `multiplying` seconds. A multiprocessor computes 16
+  /// exponentials in the cycle in which its shared memory supplies 128 bytes (CUDA programming guide, "arithmetic
+  /// instructions").
+  double seconds(double multiplying, double sharedBandwidth) const {
+    auto taking = [&](int64_t count) {
+      return sharedBandwidth > 0 ? static_cast<double>(count) / (sharedBandwidth / 8) : 0;
+    };
+    return std::max(multiplying, taking(hidden)) + taking(exponentials);
   }
 };
 

@@ -48,7 +48,8 @@ struct pc::StepCounts {
 };
 
 /// Adds the products of an attention kernel, at attention's rate, or at a lower rate if shared memory cannot supply the
-/// tensor cores. Each kernel of the gradient computes its part of the scores again, so 5 products become 3 and 4.
+/// tensor cores. Exponentials take additional time, unless the kernel computes them while products are in flight. Each
+/// kernel of the gradient computes its part of the scores again, so 5 products become 3 and 4.
 static void addProducts(Use &use, const TensorWork &products, Operation *op, const MachineModel &machine) {
   use.flops = static_cast<double>(products.flops);
   use.operandBytes = products.sharedBytes;
@@ -58,7 +59,7 @@ static void addProducts(Use &use, const TensorWork &products, Operation *op, con
     work.flops *= isAttentionGrad(op) ? 0.7 : 1;
   else // the count has no masked tiles
     work = {use.flops, work.causal ? std::max<int64_t>(work.keys / 2, 1) : work.keys, work.headDim, false, work.bf16};
-  use.computing = attentionSeconds(work, machine) / use.tensorShare;
+  use.computing = products.seconds(attentionSeconds(work, machine) / use.tensorShare, machine.sharedBandwidth);
 }
 
 /// The sizes m, n and k of a product that is a kernel: one on rows, or one with codes.

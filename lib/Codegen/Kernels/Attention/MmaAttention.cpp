@@ -102,9 +102,9 @@ MmaAttention::Left MmaAttention::left(ArrayRef<Num> sums) {
 MmaAttention::Words MmaAttention::matrices(Ptr at, bool transposed) { return loadMatrices(e, at, transposed); }
 
 /// The product of the left operand and the transposed tile, whose rows become columns of the result.
-MmaAttention::Carried MmaAttention::timesTransposed(const Left &left, Ptr tile, int64_t rows) {
+MmaAttention::Carried MmaAttention::timesTransposed(const Left &left, Ptr tile, int64_t rows, bool waits) {
   if (warpgroups)
-    return timesTransposedByWarpgroups(left, tile, rows);
+    return timesTransposedByWarpgroups(left, tile, rows, waits);
   Carried sums = zeros(rows / 2);
   Ptr at = tile + columnsFirst;
   for (int64_t p = 0; p < pieces; ++p)
@@ -118,9 +118,9 @@ MmaAttention::Carried MmaAttention::timesTransposed(const Left &left, Ptr tile, 
 }
 
 /// Adds the product of the left operand and the tile to the sums.
-void MmaAttention::add(MutableArrayRef<Num> sums, const Left &left, Ptr tile) {
+void MmaAttention::add(MutableArrayRef<Num> sums, const Left &left, Ptr tile, bool waits) {
   if (warpgroups) {
-    llvm::copy(addByWarpgroups(sums, left, tile), sums.begin());
+    llvm::copy(addByWarpgroups(sums, left, tile, waits), sums.begin());
     return;
   }
   Ptr at = tile + rowsFirst;
@@ -170,9 +170,10 @@ void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&
 //===---------------------------------------------------------------------------===//
 
 QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, int64_t tile, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
-                       const std::optional<Dropping> &dropping)
+                       const std::optional<Dropping> &dropping, bool keysAhead)
     : tile(tile), at(at), k(k), v(v), counts(counts), bias(bias), starts(starts), keys(at.tile(2 * tile)),
-      values(at.tile(2 * tile)), dropping(dropping), blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
+      values(at.tile(2 * tile)), dropping(dropping), keysAhead(keysAhead),
+      blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
   kernel.items = at.a.batch * at.numHeads * blocks;
 }
 
@@ -199,25 +200,45 @@ void QueryBlock::begin(Num item) {
 }
 
 /// A loop over tiles of keys. The next tile is copied while `meet` works on this one.
-QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
+QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried(Ptr)> init,
                                          llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet) {
   SimtEmitter &e = at.e;
   // Keys before `end` are seen by some query of the block, keys before `shared` by all.
   Num end = at.a.seen(e, firstQuery + (at.perBlock - 1), counts);
   shared = at.a.seen(e, firstQuery, counts);
   auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); }; // the buffer of a tile
-  auto stage = [&](Num first) {
-    auto keyRow = [&](Num line) { return at.keyRow(batch, e.min(first + line, e.integer(at.a.t - 1)), keyHead); };
-    at.stage(k, keys + half(first), tile, keyRow);
-    at.stage(v, values + half(first), tile, keyRow);
-    e.commitCopies();
+  auto stage = [&](Ptr from, Ptr to, Num first) {
+    at.stage(from, to, tile,
+             [&](Num line) { return at.keyRow(batch, e.min(first + line, e.integer(at.a.t - 1)), keyHead); });
   };
   Num begin = at.a.firstOfTile(e, firstQuery, begins, tile);
-  e.when(begin < end, [&] { stage(begin); });
-  return e.loop(begin, end, tile, init(), [&](Num first, const Carried &carried) {
+  if (keysAhead) {
+    stage(k, keys + half(begin), begin);
+    stage(k, keys + half(begin + tile), begin + tile);
+    stage(v, values + half(begin), begin);
+    e.commitCopies();
+    at.meetTiles();
+    return e.loop(begin, end, tile, init(keys + half(begin)), [&](Num first, const Carried &carried) {
+      at.meetTiles();
+      Num next = first + tile;
+      copyNext = [&, next] {
+        e.when(next + tile < end, [&] { stage(k, keys + half(first), next + tile); });
+        e.when(next < end, [&] { stage(v, values + half(next), next); });
+        e.commitCopies();
+      };
+      return meet(first, keys + half(next), values + half(first), carried);
+    });
+  }
+  auto stageBoth = [&](Num first) {
+    stage(k, keys + half(first), first);
+    stage(v, values + half(first), first);
+    e.commitCopies();
+  };
+  e.when(begin < end, [&] { stageBoth(begin); });
+  return e.loop(begin, end, tile, init(Ptr()), [&](Num first, const Carried &carried) {
     at.meetTiles();
     Num next = first + tile;
-    e.when(next < end, [&] { stage(next); });
+    copyNext = [&, next] { e.when(next < end, [&] { stageBoth(next); }); };
     return meet(first, keys + half(first), values + half(first), carried);
   });
 }
@@ -270,6 +291,14 @@ QueryBlock::Carried QueryBlock::kept(Num first, const Carried &values) {
 // The forward pass
 //===---------------------------------------------------------------------------===//
 
+/// Whether the product of queries and the next tile of keys runs during the softmax of a tile, as in FlashAttention-3
+/// (Shah et al., 2024, "intra-warpgroup overlap"). Heads of 64 elements need so few registers that a multiprocessor has
+/// two blocks, and one multiplies during the softmax of the other; a second tile of scores would leave one block. With
+/// dropout or addends of scores, registers do not suffice.
+static bool overlapsSoftmax(const MmaAttention &at) {
+  return at.warpgroups && at.a.d > 64 && !at.a.drops && !at.a.biased;
+}
+
 /// The forward pass: one loop over tiles of keys with an online softmax.
 void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   SimtEmitter &e = *kernel.simt;
@@ -280,26 +309,37 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
   // If nothing else changes the scores, their scale is applied only in the exponent.
   const double unit = a.changesScores() ? 1 : a.scale, factor = unit * at.log2e;
+  const bool overlaps = overlapsSoftmax(at);
   kernel.kind = "attention";
   QueryBlock block(at, kernel, at.warpgroups || a.d <= 64 ? 64 : 32, k, v, counts, a.bias(kernel, 3),
-                   a.starts(kernel, 3), dropping);
+                   a.starts(kernel, 3), dropping, overlaps);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     auto queries = at.left(q, block.rows);
     Num lowest = a.sunk ? a.sink(kernel, 3, block.head) * (1 / unit) : e.real(-1e30);
-    // carried: maxima (initially below any score, but finite), sums, output
-    auto init = [&] {
+    // carried: maxima (initially below any score, but finite), sums, output, and products of the tile if it overlaps
+    const int64_t outputs = 8 * at.pieces;
+    auto init = [&](Ptr keys) {
       Emitter::Carried first = {lowest, lowest, e.real(0), e.real(0)};
-      first.append(at.zeros(8 * at.pieces));
+      first.append(at.zeros(outputs));
+      if (overlaps)
+        first.append(at.timesTransposed(queries, keys, block.tile));
       return first;
     };
     auto done = block.passKeys(init, [&](Num first, Ptr keys, Ptr values, const Emitter::Carried &carried) {
-      Emitter::Carried scores = at.timesTransposed(queries, keys, block.tile);
+      Emitter::Carried scores, next;
+      if (overlaps) {
+        next = at.timesTransposed(queries, keys, block.tile, /*waits=*/false);
+        scores.assign(carried.begin() + 4 + outputs, carried.end());
+      }
+      block.copyNext();
+      if (!overlaps)
+        scores = at.timesTransposed(queries, keys, block.tile);
       if (a.changesScores())
         block.score(first, scores);
       scores = block.masked(first, scores, nothing);
-      Emitter::Carried following, output(carried.begin() + 4, carried.end());
-      Num sums[2];
+      Emitter::Carried following, output(carried.begin() + 4, carried.begin() + 4 + outputs);
+      Num sums[2], shrink[2];
       // A thread holds elements of two rows of a tile. In a list of sums, row r has 2r, 2r + 1, 2r + 4, 2r + 5, ...
       for (int64_t r = 0; r < 2; ++r) {
         Num larger = carried[r];
@@ -307,19 +347,23 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
           larger = e.maximumOf(larger, scores[i]);
         larger = at.maximumOfRow(larger);
         // A larger maximum rescales the sums for the previous one. exp2 is an instruction; `factor` contains log2(e).
-        Num shrink = e.exp2((carried[r] - larger) * factor), minus = larger * -factor;
-        sums[r] = carried[2 + r] * shrink;
+        shrink[r] = e.exp2((carried[r] - larger) * factor);
+        Num minus = larger * -factor;
+        sums[r] = carried[2 + r] * shrink[r];
         for (size_t i = 2 * r; i < scores.size(); i += i % 2 ? 3 : 1) {
           scores[i] = e.exp2(e.fma(scores[i], e.real(factor), minus));
           sums[r] = sums[r] + scores[i];
         }
-        for (size_t i = 2 * r; i < output.size(); i += i % 2 ? 3 : 1)
-          output[i] = output[i] * shrink;
         following.push_back(larger);
       }
       following.append({sums[0], sums[1]});
-      at.add(output, at.left(block.kept(first, scores)), values);
+      for (auto [i, value] : llvm::enumerate(output))
+        value = value * shrink[i % 4 / 2];
+      at.add(output, at.left(block.kept(first, scores)), values, !overlaps);
+      if (overlaps)
+        at.finish(0, {output, next});
       following.append(output);
+      following.append(next);
       return following;
     });
     Num inverse[2];
@@ -338,6 +382,6 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
       e.when(block.query.exists[r] & (at.column < e.integer(2)),
              [&] { lse.store(logSum, at.statistic(block.batch, block.query.inside[r], block.head)); });
     }
-    at.store(ArrayRef(done).drop_front(4), inverse, o, block.outRows, block.query.exists);
+    at.store(ArrayRef(done).slice(4, outputs), inverse, o, block.outRows, block.query.exists);
   });
 }

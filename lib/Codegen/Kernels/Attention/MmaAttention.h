@@ -85,10 +85,14 @@ public:
   /// Returns the left operand that consists of these sums, rounded to bf16.
   Left left(llvm::ArrayRef<Num> sums);
 
-  /// Returns the product left * tile^T, for `rows` rows of the tile.
-  Carried timesTransposed(const Left &left, Ptr tile, int64_t rows);
-  /// Adds left * tile to `sums`. The tile has as many rows as `left` has columns.
-  void add(llvm::MutableArrayRef<Num> sums, const Left &left, Ptr tile);
+  /// Returns the product left * tile^T, for `rows` rows of the tile. Without `waits`, which only warpgroups support,
+  /// the product only starts: its sums, the pieces of `left` and the tile may not be changed or read before `finish`.
+  Carried timesTransposed(const Left &left, Ptr tile, int64_t rows, bool waits = true);
+  /// Adds left * tile to `sums`. The tile has as many rows as `left` has columns. `waits` as above.
+  void add(llvm::MutableArrayRef<Num> sums, const Left &left, Ptr tile, bool waits = true);
+  /// Waits until at most the last `inFlight` of the products that were started are in flight. `lists` must contain the
+  /// sums of all products that end here.
+  void finish(int64_t inFlight, llvm::ArrayRef<llvm::MutableArrayRef<Num>> lists);
 
   Carried zeros(int64_t count) { return Carried(count, e.real(0)); }
   /// Reduce over the four threads that share a row.
@@ -110,9 +114,9 @@ private:
   Num placeInTile(Num line, Num at, int64_t rows);
   Num descriptor(Ptr at, int64_t leading);
   Carried multiply(llvm::ArrayRef<Num> before, int64_t columns, const Left &left, llvm::ArrayRef<Num> right,
-                   bool transposed);
-  Carried timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows);
-  Carried addByWarpgroups(llvm::ArrayRef<Num> before, const Left &left, Ptr tile);
+                   bool transposed, bool waits);
+  Carried timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows, bool waits);
+  Carried addByWarpgroups(llvm::ArrayRef<Num> before, const Left &left, Ptr tile, bool waits);
 
   /// The offset of this thread's row among the rows of four 8 x 8 matrices (ldmatrix). The matrices are ordered by rows
   /// first, or by columns first.
@@ -126,21 +130,25 @@ public:
   using Carried = Emitter::Carried;
 
   /// Sets the number of blocks of the kernel. Allocates shared memory for two tiles of keys and two of values; a tile
-  /// has `tile` keys.
+  /// has `tile` keys. `keysAhead`: see passKeys.
   QueryBlock(MmaAttention &at, Kernel &kernel, int64_t tile, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
-             const std::optional<Dropping> &dropping);
+             const std::optional<Dropping> &dropping, bool keysAhead = false);
   /// Must be called first inside the kernel, with the number of the block.
   void begin(Num item);
 
   const int64_t tile; ///< keys of a tile
+  /// Starts the copies of the next tiles. `meet` of passKeys must call it once, before or after it starts products.
+  std::function<void()> copyNext;
   Num head, batch;
   MmaAttention::TwoRows query;
   Num rows[2], outRows[2]; ///< offsets of this thread's two queries, and of their results
   Num drawn[2];            ///< the rows of weights of the two queries, if weights are dropped
 
   /// Loops over tiles. meet(first key, tile of keys, tile of values, carried) returns the loop-carried values. Their
-  /// initial values come from `init()`, which is emitted after the first copies.
-  Carried passKeys(llvm::function_ref<Carried()> init,
+  /// initial values come from `init(tile of keys)`, which is emitted after the first copies. With `keysAhead`, `init`
+  /// gets the first tile of keys, and `meet` the tile of keys after that of `first key`, or any keys if that is the
+  /// last. Otherwise `init` must not read its tile.
+  Carried passKeys(llvm::function_ref<Carried(Ptr)> init,
                    llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet);
   /// Replaces the products of a tile by scores. Returns the slopes of the scores, if there are any.
   Carried score(Num first, Carried &products);
@@ -154,6 +162,7 @@ private:
   MmaAttention &at;
   Ptr k, v, counts, bias, starts, keys, values, begins; ///< `begins`: starts of the block's batch row
   const std::optional<Dropping> &dropping;
+  const bool keysAhead;
   const int64_t blocks;
   Num firstQuery, keyHead, sight[2], unseen[2];
   Num shared; ///< every query of the block sees the keys before this one

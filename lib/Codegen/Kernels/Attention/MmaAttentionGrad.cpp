@@ -18,12 +18,15 @@ struct MmaGradBuffers {
 };
 } // namespace
 
+/// Whether other instructions run while products are in flight. Other options need too many registers.
+static bool overlapsProducts(const MmaAttention &at) { return at.warpgroups && at.a.isPlain(); }
+
 /// Part 0, dq: a block of queries loops over keys; stores D for part 1.
 static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
   // Tile sizes leave enough registers for the sums.
-  const bool small = a.d > 64 || (at.warpgroups && !a.isPlain());
+  const bool small = a.d > 64 || (at.warpgroups && !a.isPlain()), overlaps = overlapsProducts(at);
   QueryBlock block(at, kernel, small ? 32 : 64, in.k, in.v, in.counts, in.bias, in.starts, in.dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
@@ -41,10 +44,16 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
       e.when(block.query.exists[r] & (at.column < e.integer(2)), [&] { in.dots.store(dots[r], statistic); });
     }
     auto queries = at.left(in.q, block.rows), gradients = at.left(in.dout, block.outRows);
-    auto init = [&] { return at.zeros(8 * at.pieces); };
+    auto init = [&](Ptr) { return at.zeros(8 * at.pieces); };
     auto done = block.passKeys(init, [&](Num first, Ptr keys, Ptr values, const Emitter::Carried &dq) {
-      Emitter::Carried weights = at.timesTransposed(queries, keys, block.tile);
-      Emitter::Carried changes = block.kept(first, at.timesTransposed(gradients, values, block.tile));
+      if (!overlaps)
+        block.copyNext();
+      Emitter::Carried weights = at.timesTransposed(queries, keys, block.tile, !overlaps);
+      Emitter::Carried changes = block.kept(first, at.timesTransposed(gradients, values, block.tile, !overlaps));
+      if (overlaps) {
+        block.copyNext();
+        at.finish(0, {weights, changes});
+      }
       Emitter::Carried slopes = a.changesScores() ? block.score(first, weights) : Emitter::Carried();
       const double unit = a.changesScores() ? 1 : a.scale;
       // p = exp(score - lse), dscore = p (dp - D). In `changes`, elements i % 4 / 2 = r belong to row r.
@@ -83,10 +92,15 @@ private:
   void stage(Num turn, Num first, Num head);
   /// One iteration: adds to dk and dv, which are stored in `sums` one after the other.
   Carried addTile(Num half, Num first, Num next, Num head, Carried sums);
+  /// The same for warpgroups. Exponentials are computed during the product dout v^T, and dS during the addition to dv.
+  /// `copyNext` starts the copies of the next tile.
+  Carried addTileInFlight(Num half, Num first, Num next, Carried sums, llvm::function_ref<void()> copyNext);
   /// Replaces products of keys and queries by P^T, and products of values and gradients by dS^T without the scale.
   void softmaxGradient(Num half, Num first, Num head, Carried &weights, Carried &changes);
-  /// Replaces values of `both` (P^T and dS^T) by zeros if the query does not exist or does not see the key.
-  Carried masked(Num first, const Carried &both);
+  /// Returns lists in the layout of P^T, one after the other, with zeros for queries that do not exist or do not see
+  /// the key. The tile of queries ends before `next`.
+  Carried visible(Num first, Num next, const Carried &lists);
+  Carried masked(Num first, const Carried &lists);
 
   MmaAttention &at;
   const MmaGradBuffers &in;
@@ -162,9 +176,9 @@ void KeyBlock::softmaxGradient(Num half, Num first, Num head, Carried &weights, 
     }
 }
 
-/// P and dS become 0 for pairs of which the query does not see the key.
-Emitter::Carried KeyBlock::masked(Num first, const Carried &both) {
-  Carried masked(both.size());
+/// Values become 0 for pairs of which the query does not see the key.
+Emitter::Carried KeyBlock::masked(Num first, const Carried &lists) {
+  Carried masked(lists.size());
   for (int64_t n = 0; n < tile / 8; ++n)
     for (int64_t c = 0; c < 2; ++c) {
       Num query = first + at.column + (8 * n + c), exists = query < e.integer(a.s);
@@ -173,11 +187,47 @@ Emitter::Carried KeyBlock::masked(Num first, const Carried &both) {
         Num visible = a.causal ? exists & (key.number[r] < sight) : exists;
         if (a.limits())
           visible = visible & e.notBefore(key.number[r], unseen);
-        for (size_t i : {size_t(4 * n + 2 * r + c), both.size() / 2 + 4 * n + 2 * r + c})
-          masked[i] = e.select(visible, both[i], e.real(0));
+        for (size_t i = 4 * n + 2 * r + c; i < lists.size(); i += tile / 2)
+          masked[i] = e.select(visible, lists[i], e.real(0));
       }
     }
   return masked;
+}
+
+/// Tiles in which all pairs are visible need no test.
+Emitter::Carried KeyBlock::visible(Num first, Num next, const Carried &lists) {
+  if (!a.causal && a.s % tile == 0)
+    return lists;
+  // If `whole` is true, all queries of the tile exist and see all keys of the block.
+  Num whole = e.notBefore(e.integer(a.s), next);
+  if (a.causal)
+    whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);
+  if (a.limits()) // the last query of the tile sees the block's first key
+    whole = whole & e.notBefore(firstKey, a.firstSeen(e, next - 1, begins));
+  return e.choose(whole, lists, [&] { return masked(first, lists); });
+}
+
+/// dS is 0 if P is, so only P is masked.
+Emitter::Carried KeyBlock::addTileInFlight(Num half, Num first, Num next, Carried sums,
+                                           llvm::function_ref<void()> copyNext) {
+  Ptr queriesNow = queries + half * at.pitch, gradientsNow = gradients + half * at.pitch;
+  Carried weights = at.timesTransposed(myKeys, queriesNow, tile, /*waits=*/false);
+  Carried changes = at.timesTransposed(wide ? at.left(values) : myValues, gradientsNow, tile, /*waits=*/false);
+  copyNext();
+  at.finish(1, {weights});
+  auto place = [&](int64_t i) { return half + at.column + (i / 4 * 8 + i % 2); };
+  for (auto [i, weight] : llvm::enumerate(weights))
+    weight = e.exp2(e.fma(weight, e.real(a.scale * at.log2e), lses.load(place(int64_t(i))) * -at.log2e));
+  weights = visible(first, next, weights);
+  MutableArrayRef dk = MutableArrayRef(sums).take_front(sums.size() / 2),
+                  dv = MutableArrayRef(sums).drop_front(dk.size());
+  at.add(dv, at.left(weights), gradientsNow, /*waits=*/false);
+  at.finish(1, {changes});
+  for (auto [i, change] : llvm::enumerate(changes))
+    change = weights[i] * (change - dots.load(place(int64_t(i))));
+  at.add(dk, at.left(changes), queriesNow, /*waits=*/false);
+  at.finish(0, {dk, dv});
+  return sums;
 }
 
 /// One iteration: products, softmax gradient, and the additions to dk and dv.
@@ -186,19 +236,11 @@ Emitter::Carried KeyBlock::addTile(Num half, Num first, Num next, Num head, Carr
   Carried weights = at.timesTransposed(myKeys, queriesNow, tile);
   Carried changes = at.timesTransposed(wide ? at.left(values) : myValues, gradientsNow, tile);
   softmaxGradient(half, first, head, weights, changes);
-  if (a.causal || a.s % tile) {
-    // If `whole` is true, all queries of the tile exist and see all keys of the block.
-    Num whole = e.notBefore(e.integer(a.s), next);
-    if (a.causal)
-      whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);
-    if (a.limits()) // the last query of the tile sees the block's first key
-      whole = whole & e.notBefore(firstKey, a.firstSeen(e, next - 1, begins));
-    Carried both = weights;
-    both.append(changes);
-    both = e.choose(whole, both, [&] { return masked(first, both); });
-    weights.assign(both.begin(), both.begin() + weights.size());
-    changes.assign(both.begin() + weights.size(), both.end());
-  }
+  Carried both = weights;
+  both.append(changes);
+  both = visible(first, next, both);
+  weights.assign(both.begin(), both.begin() + weights.size());
+  changes.assign(both.begin() + weights.size(), both.end());
   const size_t count = sums.size() / 2;
   at.add(MutableArrayRef(sums).take_front(count), at.left(changes), queriesNow);
   at.add(MutableArrayRef(sums).drop_front(count), at.left(weights), gradientsNow);
@@ -230,9 +272,14 @@ void KeyBlock::emit(Num item) {
     Num first = carried[0], head = carried[1], next = first + tile;
     Num lastOfHead = e.notBefore(next, end);
     Num nextFirst = e.select(lastOfHead, begin, next), nextHead = e.select(lastOfHead, head + 1, head);
-    e.when(turn + 1 < turns, [&] { stage(turn + 1, nextFirst, nextHead); });
+    auto copyNext = [&] { e.when(turn + 1 < turns, [&] { stage(turn + 1, nextFirst, nextHead); }); };
     Num half = turn % 2 * tile;
     Carried following = {nextFirst, nextHead}, sums(carried.begin() + 2, carried.end());
+    if (overlapsProducts(at) && !a.counted) {
+      following.append(addTileInFlight(half, first, next, sums, copyNext));
+      return following;
+    }
+    copyNext();
     auto work = [&] { return addTile(half, first, next, head, sums); };
     if (a.counted) { // possibly no query of the tile sees a key of the block
       Num last = a.seen(e, first + (tile - 1), in.counts);

@@ -32,10 +32,25 @@ Num MmaAttention::descriptor(Ptr at, int64_t leading) {
   return start + static_cast<int64_t>(constant);
 }
 
+/// Emits inline PTX with `count` results of f32.
+static MmaAttention::Carried emitPtx(SimtEmitter &e, int64_t count, ValueRange operands, const std::string &text,
+                                     const std::string &constraints) {
+  auto type = LLVM::LLVMStructType::getLiteral(e.b.getContext(), SmallVector<Type>(count, e.b.getF32Type()));
+  Value all = LLVM::InlineAsmOp::create(e.b, e.loc, type, operands, text, constraints + "~{memory}",
+                                        /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                                        LLVM::AsmDialectAttr(), ArrayAttr())
+                  .getRes();
+  MmaAttention::Carried results;
+  for (int64_t i = 0; i < count; ++i)
+    results.push_back(e.wrap(LLVM::ExtractValueOp::create(e.b, e.loc, all, i)));
+  return results;
+}
+
 /// Adds the product of `left` and `right` to `before`, or to zeros if that is empty, for one piece of 16 per descriptor
-/// in `right`. The emitted code waits for the result, because its registers may not be used earlier.
+/// in `right`. With `waits`, the emitted code waits for the result; otherwise its registers may not be used before
+/// `finish`.
 MmaAttention::Carried MmaAttention::multiply(ArrayRef<Num> before, int64_t columns, const Left &left,
-                                             ArrayRef<Num> right, bool transposed) {
+                                             ArrayRef<Num> right, bool transposed, bool waits) {
   const int64_t count = columns / 2;
   SmallVector<Value> operands = llvm::map_to_vector(before, [](Num sum) { return sum.v; });
   std::string constraints, list;
@@ -69,33 +84,46 @@ MmaAttention::Carried MmaAttention::multiply(ArrayRef<Num> before, int64_t colum
     text += ", " + operand(matrix.v, "l") + (k || !before.empty() ? ", adds, 1, 1, " : ", sets, 1, 1, ") +
             (left.tile.e ? "0, " : "") + (transposed ? "1" : "0") + ";\n";
   }
-  text += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}";
-  auto type = LLVM::LLVMStructType::getLiteral(e.b.getContext(), SmallVector<Type>(count, e.b.getF32Type()));
-  Value all = LLVM::InlineAsmOp::create(e.b, e.loc, type, operands, text, constraints + "~{memory}",
-                                        /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
-                                        LLVM::AsmDialectAttr(), ArrayAttr())
-                  .getRes();
-  Carried sums;
-  for (int64_t i = 0; i < count; ++i)
-    sums.push_back(e.wrap(LLVM::ExtractValueOp::create(e.b, e.loc, all, i)));
-  return sums;
+  text += "wgmma.commit_group.sync.aligned;\n";
+  text += waits ? "wgmma.wait_group.sync.aligned 0;\n}" : "}";
+  return emitPtx(e, count, operands, text, constraints);
+}
+
+/// The lists pass through the wait, so no instruction that reads them can come before it.
+void MmaAttention::finish(int64_t inFlight, ArrayRef<MutableArrayRef<Num>> lists) {
+  if (!warpgroups)
+    return;
+  SmallVector<Value> operands;
+  std::string outputs, inputs;
+  for (MutableArrayRef<Num> list : lists)
+    for (Num &value : list) {
+      outputs += "=f,";
+      inputs += std::to_string(operands.size()) + ",";
+      operands.push_back(value.v);
+    }
+  Carried results = emitPtx(e, static_cast<int64_t>(operands.size()), operands,
+                            "wgmma.wait_group.sync.aligned " + std::to_string(inFlight) + ";", outputs + inputs);
+  const Num *next = results.begin();
+  for (MutableArrayRef<Num> list : lists)
+    for (Num &value : list)
+      value = *next++;
 }
 
 /// Uses one descriptor of the tile for every 16 columns of the left operand.
-MmaAttention::Carried MmaAttention::timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows) {
+MmaAttention::Carried MmaAttention::timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows, bool waits) {
   SmallVector<Num> right;
   for (int64_t p = 0; p < pieces; ++p) {
     int64_t at = 16 * p, column = at / columnWidth;
     right.push_back(descriptor(tile + e.integer(column * rows * columnWidth + at % columnWidth), /*leading=*/16));
   }
-  return multiply({}, rows, left, right, /*transposed=*/false);
+  return multiply({}, rows, left, right, /*transposed=*/false, waits);
 }
 
 /// The right operand has one descriptor for each 16 rows of the tile.
-MmaAttention::Carried MmaAttention::addByWarpgroups(ArrayRef<Num> before, const Left &left, Ptr tile) {
+MmaAttention::Carried MmaAttention::addByWarpgroups(ArrayRef<Num> before, const Left &left, Ptr tile, bool waits) {
   const auto count = static_cast<int64_t>(left.pieces.size());
   SmallVector<Num> right;
   for (int64_t k = 0; k < count; ++k)
     right.push_back(descriptor(tile + e.integer(16 * k * columnWidth), /*leading=*/16 * count * rowBytes));
-  return multiply(before, a.d, left, right, /*transposed=*/true);
+  return multiply(before, a.d, left, right, /*transposed=*/true, waits);
 }
