@@ -159,7 +159,7 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
     return blockOf(typeOf(codes).getShape(), typeOf(scales).getShape()).value_or(SmallVector<int64_t>());
   };
   if (auto encode = dyn_cast<EncodeScaledOp>(op))
-    addBlock(encode.getCodes(), encode.getScale());
+    readBlock(encode.getCodes(), encode.getScale());
   if (auto encode = dyn_cast<EncodeOp>(op))
     for (int64_t size : readBlock(encode.getCodes(), encode.getScales()))
       recipe.key.add(static_cast<uint64_t>(size));
