@@ -199,12 +199,14 @@ bool isSumSoFar(Value base, EinsumOp product, AddOp sum, bool cuda) {
 }
 
 /// Fuses a product with its addition to an earlier product that has no other reader (steps of a collective matmul,
-/// microbatches). The product then accumulates in place and its own result is not stored.
+/// microbatches). The product then accumulates in place and its own result is not stored. On a CPU, bf16 products do
+/// not accumulate: the kernel that reads the sum adds them without rounding it.
 void fuseSums(Block &block, bool cuda) {
   for (AddOp sum : llvm::to_vector(block.getOps<AddOp>())) {
     std::optional<SummedGemm> summed = asSummedGemm(sum);
-    if (summed && summed->product->getBlock() == &block && summed->base.hasOneUse() &&
-        isSumSoFar(summed->base, summed->product, sum, cuda) && inOneTask(summed->product, sum))
+    if (summed && (cuda || getElementTypeOrSelf(sum.getType()).isF32()) && summed->product->getBlock() == &block &&
+        summed->base.hasOneUse() && isSumSoFar(summed->base, summed->product, sum, cuda) &&
+        inOneTask(summed->product, sum))
       fuseProduct(summed->product, {sum}, summed->product);
   }
 }
