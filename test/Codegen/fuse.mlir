@@ -130,37 +130,6 @@ func.func @sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %v: tensor<6x4xf32>, %u
 
 // -----
 
-// A gated MLP, forward and backward. Both gradients of h = silu(g) u read dh, so they are one kernel. It reads g for the
-// derivative of silu and computes silu(g) again, so the forward pass does not store it.
-// CHECK-LABEL: func.func @gated
-// CHECK: %[[H:[0-9]+]] = pc.fusion
-// CHECK-NEXT: pc.activation silu
-// CHECK-NEXT: pc.einsum
-// CHECK-NEXT: pc.yield
-// CHECK: pc.einsum {{.*}} %[[H]],
-// CHECK: pc.seed
-// CHECK: %[[D:.*]]:2 = pc.fusion
-// CHECK-NEXT: pc.einsum
-// CHECK-NEXT: %[[A:.*]] = pc.activation silu
-// CHECK-NEXT: pc.einsum {{.*}}, %[[A]]
-// CHECK-NEXT: pc.activation_grad silu
-// CHECK-NEXT: pc.yield
-// CHECK: return {{.*}}, %[[D]]#1, %[[D]]#0, {{.*}} :
-func.func @gated(%g: tensor<6x8xf32>, %u: tensor<6x8xf32>, %dy: tensor<6x4xf32>, %w: tensor<8x4xf32>)
-    -> (tensor<6x4xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<f32>) {
-  %a = pc.activation silu %g : (tensor<6x8xf32>) -> tensor<6x8xf32>
-  %h = pc.einsum "b f, b f -> b f" %a, %u : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
-  %y = pc.einsum "b f, f e -> b e" %h, %w : (tensor<6x8xf32>, tensor<8x4xf32>) -> tensor<6x4xf32>
-  %seed = pc.seed : tensor<f32>
-  %dh = pc.einsum "b e, f e -> b f" %dy, %w : (tensor<6x4xf32>, tensor<8x4xf32>) -> tensor<6x8xf32>
-  %da = pc.einsum "b f, b f -> b f" %dh, %u : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
-  %du = pc.einsum "b f, b f -> b f" %dh, %a : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
-  %dg = pc.activation_grad silu %da, %g : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
-  return %y, %dg, %du, %seed : tensor<6x4xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<f32>
-}
-
-// -----
-
 // A task's function gets the sum over earlier microbatches and returns it with its own product added. Its other
 // arguments, such as the residual stream, are not changed in place.
 // CHECK-LABEL: func.func @handed_on

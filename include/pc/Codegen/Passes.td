@@ -105,12 +105,9 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
 
     * a matrix product and the addition of its bias;
     * connected ops that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss);
-    * a sum of products of one type, such as the input gradients of two products that read the same value, or the steps
-      of a collective matmul. It becomes a chain of fusions, each of which accumulates its product into the buffer of
-      the sum so far. Only the sum is rounded to its type, and not the product.
+    * a sum of f32 products, such as those of the steps of a collective matmul. It becomes a chain of fusions, each of
+      which accumulates its product into the buffer of the sum so far.
 
-    Ops that work row by row are connected if one reads the other's result, or if they follow each other and read the
-    same value. Masked logits, and an activation whose operand a later fusion also reads, are computed again there.
     Values that are read only inside a fusion need no buffer. A sum over a whole tensor is first split into one sum per
     row and the sum of these, which run on all threads with a fixed order of additions.
 

@@ -6,10 +6,9 @@
 //     results. Patterns choose such a place, and groups keep `position` valid.
 //  3. A group has a row space with at least one split that all of its ops allow.
 //  4. An op joins the group of an operand in one of two ways. The op moves up to `position` if its operands are
-//     computed before that, or the group moves down to the op if no op in between reads the group. It may also join a
-//     group directly before it that reads the same value. So 2 holds after each join.
-//  5. The pass ends: each op is visited once and joins at most one group; only mask_padding and activations are cloned,
-//     once per group.
+//     computed before that, or the group moves down to the op if no op in between reads the group. So 2 holds after
+//     each join.
+//  5. The pass ends: each op is visited once and joins at most one group; only mask_padding is cloned, once per group.
 // In exact arithmetic the results are the same; bf16 values that stay inside of a fusion are no longer rounded.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_FUSE
@@ -199,14 +198,12 @@ bool isSumSoFar(Value base, EinsumOp product, AddOp sum, bool cuda) {
 }
 
 /// Fuses a product with its addition to an earlier product that has no other reader (steps of a collective matmul,
-/// microbatches). The product then accumulates in place and its own result is not stored. On a CPU, bf16 products do
-/// not accumulate: the kernel that reads the sum adds them without rounding it.
+/// microbatches). The product then accumulates in place and its own result is not stored.
 void fuseSums(Block &block, bool cuda) {
   for (AddOp sum : llvm::to_vector(block.getOps<AddOp>())) {
     std::optional<SummedGemm> summed = asSummedGemm(sum);
-    if (summed && (cuda || getElementTypeOrSelf(sum.getType()).isF32()) && summed->product->getBlock() == &block &&
-        summed->base.hasOneUse() && isSumSoFar(summed->base, summed->product, sum, cuda) &&
-        inOneTask(summed->product, sum))
+    if (summed && summed->product->getBlock() == &block && summed->base.hasOneUse() &&
+        isSumSoFar(summed->base, summed->product, sum, cuda) && inOneTask(summed->product, sum))
       fuseProduct(summed->product, {sum}, summed->product);
   }
 }
@@ -278,13 +275,7 @@ public:
       visit(&op, phase == StepPhase::Optimizer);
     }
     for (MaskPaddingOp mask : llvm::to_vector(block.getOps<MaskPaddingOp>()))
-      repeat(mask, [](ArrayRef<Operation *>) { return true; });
-    // The backward pass of a gated MLP reads silu(x) and also x, for the derivative. It computes silu(x) again.
-    for (ActivationOp op : llvm::to_vector(block.getOps<ActivationOp>()))
-      repeat(op, [&](ArrayRef<Operation *> readers) {
-        return llvm::any_of(readers,
-                            [&](Operation *other) { return llvm::is_contained(other->getOperands(), op.getX()); });
-      });
+      repeat(mask);
     for (RowGroup &group : groups)
       if (group.ops.size() > 1 && !group.space.shape.empty())
         takeConstants(group);
@@ -323,37 +314,8 @@ private:
       }
     LLVM_DEBUG(llvm::dbgs() << op->getName() << " begins group " << groups.size() << "; " << candidates.size()
                             << " refused\n");
-    if (!isOptimizer)
-      if (std::optional<unsigned> sibling = siblingOf(op, *space); sibling && join(groups[*sibling], op, *space)) {
-        groupOf[op] = *sibling;
-        return;
-      }
     groupOf[op] = groups.size();
     groups.push_back({{op}, *space, order[op]});
-  }
-
-  /// Finds a group directly before `op` that reads one of its operands. If both are one kernel, it reads the value
-  /// once, for example both gradients of a product of two values.
-  std::optional<unsigned> siblingOf(Operation *op, const RowSpace &space) {
-    auto isWhole = [&](Value value) {
-      return ArrayRef(space.shape) == cast<RankedTensorType>(value.getType()).getShape();
-    };
-    if (!space.isPointwise() || !llvm::all_of(op->getResults(), isWhole))
-      return std::nullopt;
-    for (Value operand : op->getOperands())
-      for (Operation *user : operand.getUsers()) {
-        auto it = groupOf.find(user);
-        if (it == groupOf.end() || user == op || !isWhole(operand))
-          continue;
-        const RowGroup &group = groups[it->second];
-        bool isNext = definedBefore(op, group);
-        for (Operation *between = op->getPrevNode(); isNext && order[between] != group.position;
-             between = between->getPrevNode())
-          isNext = order[between] > group.position && isMember(group, between);
-        if (isNext)
-          return it->second;
-      }
-    return std::nullopt;
   }
 
   /// Returns true if one kernel can compute the group's ops and then `op`, row by row. If so, `op` becomes a member.
@@ -452,23 +414,19 @@ private:
     }
   }
 
-  /// Clones `op` into each other group that reads its result and for whose ops `suits` holds. Computing the value again
-  /// is cheaper than storing and reading it, for example masked logits, and avoids a copy in memory.
-  void repeat(Operation *op, llvm::function_ref<bool(ArrayRef<Operation *>)> suits) {
-    auto it = groupOf.find(op);
-    if (it == groupOf.end())
-      return;
-    const unsigned home = it->second;
-    Value value = op->getResult(0);
+  /// Clones `mask` into each other group that reads it. Masking again is cheaper than storing and reading masked
+  /// logits, and avoids a second copy of the logits in memory.
+  void repeat(MaskPaddingOp mask) {
+    unsigned home = groupOf.lookup(mask);
     for (unsigned id = 0; id < groups.size(); ++id) {
       SmallVector<Operation *> &ops = groups[id].ops;
       auto *reader =
-          llvm::find_if(ops, [&](Operation *other) { return llvm::is_contained(other->getOperands(), value); });
-      if (id == home || reader == ops.end() || groups[id].space.shape != groups[home].space.shape || !suits(ops))
+          llvm::find_if(ops, [&](Operation *op) { return llvm::is_contained(op->getOperands(), mask.getResult()); });
+      if (id == home || reader == ops.end() || groups[id].space.shape != groups[home].space.shape)
         continue;
-      Operation *copy = OpBuilder(*reader).clone(*op);
-      for (Operation *other : ops)
-        other->replaceUsesOfWith(value, copy->getResult(0));
+      Operation *copy = OpBuilder(*reader).clone(*mask);
+      for (Operation *op : ops)
+        op->replaceUsesOfWith(mask.getResult(), copy->getResult(0));
       ops.insert(reader, copy);
     }
   }

@@ -146,7 +146,7 @@ std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
     std::swap(base, last);
     std::swap(product, other);
   }
-  if (!product || base == last || elementOf(base) != elementOf(sum) || elementOf(last) != elementOf(sum))
+  if (!product || base == last || !elementOf(base).isF32() || !elementOf(last).isF32() || !elementOf(sum).isF32())
     return std::nullopt;
   return SummedGemm{product, base};
 }

@@ -30,8 +30,8 @@ std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
 /// Whether the library adds a bias of this type: f32 on CPUs, the type of the result on CUDA devices.
 bool takesBias(BiasedGemm biased, bool cuda);
 
-/// The sum of a product and `base`, all of one type. The product can compute it by accumulating into the buffer of
-/// `base`, and then rounds only the sum. If both addends are products, the later one accumulates.
+/// The sum of a product and `base`, both f32. The product can compute it by accumulating into the buffer of `base`. If
+/// both addends are products, the later one accumulates.
 struct SummedGemm {
   EinsumOp product;
   mlir::Value base;

@@ -38,24 +38,6 @@ func.func @step(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %b: tensor<8xf32>, %dy
   return %g, %d, %db, %dw : tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>, tensor<6x8xf32>
 }
 
-// The input gradient of two bf16 products accumulates on a GPU. On a CPU, the kernel that reads the sum adds them.
-// CHECK-LABEL: func.func @input_gradient
-// CHECK: %[[G:.*]] = pc.einsum "b f, e f -> b e" %arg0, %arg1
-// CHECK: pc.fusion
-// CHECK-SAME: %[[G]]
-// CHECK-NEXT: pc.einsum "b f, e f -> b e"
-// CHECK-NEXT: pc.add
-// CHECK-NEXT: pc.yield
-// CPU-LABEL: func.func @input_gradient
-// CPU-NOT: pc.fusion
-// CPU: return
-func.func @input_gradient(%dg: tensor<6x4xbf16>, %wg: tensor<8x4xbf16>, %du: tensor<6x4xbf16>, %wu: tensor<8x4xbf16>) -> tensor<6x8xbf16> {
-  %g = pc.einsum "b f, e f -> b e" %dg, %wg : (tensor<6x4xbf16>, tensor<8x4xbf16>) -> tensor<6x8xbf16>
-  %u = pc.einsum "b f, e f -> b e" %du, %wu : (tensor<6x4xbf16>, tensor<8x4xbf16>) -> tensor<6x8xbf16>
-  %dx = pc.add %g, %u : (tensor<6x8xbf16>, tensor<6x8xbf16>) -> tensor<6x8xbf16>
-  return %dx : tensor<6x8xbf16>
-}
-
 // cuBLASLt supports neither the exact gelu nor rows that are not whole vectors, and cannot sum the rows of another
 // matrix.
 // CHECK-LABEL: func.func @exact

@@ -332,24 +332,6 @@ void einsum(MLIRContext &context, const std::string &spec, const std::map<char, 
   check(context, "einsum " + spec, p.text(), false);
 }
 
-/// Tests the input gradient of products that read the same value. Each product after the first accumulates.
-void sumOfProducts(MLIRContext &context) {
-  Program p;
-  const std::vector<int64_t> result = {2, 5, 33};
-  std::string sum;
-  for (int64_t columns : {17, 40, 1}) {
-    std::string dy = p.parameter({2, 5, columns}), w = p.parameter({33, columns}), n = std::to_string(columns);
-    p.op("%d" + n + " = pc.einsum \"b s f, e f -> b s e\" " + dy + ", " + w + " : (" + type({2, 5, columns}) + ", " +
-         type({33, columns}) + ") -> " + type(result));
-    std::string with = "%s" + n, t = type(result);
-    if (!sum.empty())
-      p.op(with + " = pc.add " + sum + ", %d" + n + " : (" + t + ", " + t + ") -> " + t);
-    sum = sum.empty() ? "%d" + n : with;
-  }
-  p.output(sum, result);
-  check(context, "sum of products", p.text(), false);
-}
-
 /// Tests a random graph of row ops on tensors of a few shapes, with outputs, matrix products and updates between them.
 /// It shows whether fusion moves an op where it may not.
 void randomGraph(MLIRContext &context, unsigned seed) {
@@ -571,7 +553,6 @@ int main(int argc, char **argv) {
     packedHeads(context, 33, 3, 2, 64);
     packedHeads(context, 7, 2, 1, 5);
     microbatches(context);
-    sumOfProducts(context);
     for (unsigned seed = 0; seed < (all ? 25 : 8); ++seed)
       randomGraph(context, seed);
   }
