@@ -332,11 +332,11 @@ static json::Array describeLossy(ModuleOp program, const Totals &totals) {
   add("weights", matrices, "largest magnitude of the block / 254");
   add("operands", operands,
       "the element / " + std::to_string(hasE5M2 ? 8 : 16) + " or largest magnitude of the block / 2^17");
-  if (operands)
-    (*rows.back().getAsObject())["decoded"] = decoded;
   add("operands", scaled,
       "the element / " + std::to_string(hasE5M2 ? 8 : 16) +
           " or the scale / 2^10; with delayed scaling, also the excess over the largest number of the scale");
+  if (operands || scaled) // a program has one kind of them
+    (*rows.back().getAsObject())["decoded"] = decoded;
   for (auto &[key, row] : totals.codes)
     rows.push_back(json::Object{{"what", "gradients"},
                                 {"axis", std::get<0>(key)},

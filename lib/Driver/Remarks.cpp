@@ -70,11 +70,12 @@ static void addLossy(const json::Object &report, const Plan &plan, json::Array &
       remarks.push_back(
           llvm::formatv("{0} {1}; every step rounds them, on all plans in the same way", tensors, text).str());
   if (int64_t decoded = most("operands", "decoded"))
-    remarks.push_back(llvm::formatv("{0} operands of products are decoded to bf16, which takes longer than "
-                                    "--precision=bf16; with --arch=sm_90a, products multiply floats of 8 bits if their "
-                                    "dims are multiples of 128",
-                                    decoded)
-                          .str());
+    remarks.push_back(
+        llvm::formatv("{0} operands of products are decoded to bf16, which takes longer than "
+                      "--precision=bf16; with --arch=sm_90a, products multiply floats of 8 bits if scales "
+                      "are per block and dims are multiples of 128",
+                      decoded)
+            .str());
 }
 
 json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {

@@ -33,9 +33,10 @@ template <typename T> static SmallVector<T> rotated(ArrayRef<T> list, size_t lea
   return result;
 }
 
+/// The op that decodes a value from floats of 8 bits with scales per block, or null.
 static DecodeOp float8Of(Value value) {
   auto decode = value.getDefiningOp<DecodeOp>();
-  return decode && decode.getIsFloat8() ? decode : DecodeOp();
+  return decode && decode.getIsFloat8() && !shapeOf(decode.getScales()).empty() ? decode : DecodeOp();
 }
 
 namespace {
