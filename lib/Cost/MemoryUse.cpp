@@ -93,7 +93,7 @@ bool isWeight(Value value) {
            isWeight(wait.getStart().getInputs()[cast<OpResult>(value).getResultNumber()]);
   auto einsum = dyn_cast_or_null<EinsumOp>(op);
   auto fusion = dyn_cast_or_null<FusionOp>(op); // of pc-multiply-codes
-  const bool isCopy = isa_and_nonnull<CastOp, AllGatherOp, ResizeOp, EncodeOp, EncodeScaledOp>(op) ||
+  const bool isCopy = roundsOperand(op) || isa_and_nonnull<AllGatherOp, ResizeOp>(op) ||
                       (einsum && isTransposition(einsum)) ||
                       (fusion && isa<EncodeOp>(fusion.getBody().front().front()));
   return isa_and_nonnull<ParameterOp>(op) || (isCopy && isWeight(op->getOperand(0)));

@@ -16,7 +16,7 @@ llvm::json::Array remarksOn(const llvm::json::Value &report, const Plan &plan);
 
 /// A warning that a rank's `bytes` exceed the memory of its device on `machine`, with advice; empty if they do not.
 std::string memoryWarning(int64_t bytes, const MachineModel &machine);
-/// The same for the bytes that a rank keeps on its host.
+/// A warning that the `bytes` that a rank keeps on its host exceed the host's memory per device; empty if they do not.
 std::string hostWarning(int64_t bytes, const MachineModel &machine);
 
 } // namespace pc

@@ -153,13 +153,14 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
           value = DropAttr::get(op->getContext(), drop.getThreshold());
         recipe.key.add(name.getValue()).add(hashOf(*value));
       }
+  auto addFormat = [&](Value codes) { recipe.key.add(hashOf(TypeAttr::get(getElementTypeOrSelf(codes)))); };
   auto readBlock = [&](Value codes, Value scales) {
     auto typeOf = [](Value of) { return cast<RankedTensorType>(of.getType()); };
-    recipe.key.add(hashOf(TypeAttr::get(typeOf(codes).getElementType())));
+    addFormat(codes);
     return blockOf(typeOf(codes).getShape(), typeOf(scales).getShape()).value_or(SmallVector<int64_t>());
   };
   if (auto encode = dyn_cast<EncodeScaledOp>(op))
-    readBlock(encode.getCodes(), encode.getScale());
+    addFormat(encode.getCodes());
   if (auto encode = dyn_cast<EncodeOp>(op))
     for (int64_t size : readBlock(encode.getCodes(), encode.getScales()))
       recipe.key.add(static_cast<uint64_t>(size));

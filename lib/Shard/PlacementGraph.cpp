@@ -54,9 +54,10 @@ Value pc::origin(Value value) {
 Value pc::source(Value value) {
   while (true) {
     value = origin(value);
-    if (!isa_and_nonnull<CastOp, ResizeOp, EncodeOp, EncodeScaledOp, DecodeOp>(value.getDefiningOp()))
+    Operation *made = value.getDefiningOp();
+    if (!roundsOperand(made) && !isa_and_nonnull<ResizeOp, DecodeOp>(made))
       return value;
-    value = value.getDefiningOp()->getOperand(0);
+    value = made->getOperand(0);
   }
 }
 

@@ -198,8 +198,7 @@ bool PlacementProblem::isVersion(const PlacementNode &node) const {
       x = first.getX();
     return isa_and_nonnull<ParameterOp, StateOp>(source(x).getDefiningOp());
   }
-  return isa<CopyOp>(node.op) ||
-         (isa<CastOp, EncodeOp, EncodeScaledOp>(node.op) && isWeight(graph.values[node.operands[0]]));
+  return isa<CopyOp>(node.op) || (roundsOperand(node.op) && isWeight(graph.values[node.operands[0]]));
 }
 
 /// Returns true if `seeds.must` applies to this node.

@@ -70,7 +70,7 @@ bool pc::isMaster(ParameterOp parameter) {
   for (Operation *user : parameter->getUsers()) {
     if (isa<AccumulateOp>(user->getParentOp()))
       return false;
-    rounded |= isa<CastOp, EncodeOp, EncodeScaledOp>(user);
+    rounded |= roundsOperand(user);
   }
   return rounded;
 }
@@ -159,7 +159,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     });
   for (size_t i = 0; i < parameters.size(); ++i)
     for (Operation *user : parameters[i].getUsers())
-      if (isa<CastOp, EncodeOp, EncodeScaledOp>(user)) {
+      if (roundsOperand(user)) {
         auto parameter = cast<ParameterOp>(source(parameters[i]).getDefiningOp());
         for (Value rounded : user->getResults()) {
           parameters.push_back(rounded);

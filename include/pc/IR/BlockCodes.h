@@ -23,6 +23,8 @@ std::optional<llvm::SmallVector<int64_t>> chooseBlock(
     llvm::function_ref<bool(llvm::ArrayRef<int64_t>)> fits = [](llvm::ArrayRef<int64_t>) { return true; });
 /// Returns the shape of the scales of a value whose blocks have these sizes.
 llvm::SmallVector<int64_t> shapeOfScales(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> block);
+/// Whether the op rounds its operand, to another type or to codes. `op` may be null.
+inline bool roundsOperand(mlir::Operation *op) { return llvm::isa_and_nonnull<CastOp, EncodeOp, EncodeScaledOp>(op); }
 /// Whether the einsum is a product of codes: in a fusion, it multiplies two operands that the fusion decodes from
 /// floats of 8 bits.
 bool multipliesCodes(EinsumOp product);

@@ -147,7 +147,7 @@ private:
   /// The functions below write the nodes: they assign nodes to loops, and write the loops.
   void schedule();
   void keepRows();
-  bool isReadIn(int load, int segment) const;
+  bool isReadAgain(int load) const;
   int64_t scratchElements() const { return (numScratch + numSums) * columns; }
   void emitRows();
   void emitSums();

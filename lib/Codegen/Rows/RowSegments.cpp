@@ -41,15 +41,20 @@ void RowProgram::schedule() {
     }
 }
 
-/// Whether the column loop of `segment` needs elements of node `load`.
-bool RowProgram::isReadIn(int load, int segment) const {
-  std::function<bool(int)> needs = [&](int n) {
-    return n == load || (nodes[n].space == Space::Full && llvm::any_of(nodes[n].args, needs));
-  };
-  return llvm::any_of(nodes, [&](const Node &n) {
-    bool isRoot = n.reduction != Reduction::None || (n.space == Space::Full && !n.stores.empty());
-    return n.segment == segment && isRoot && llvm::any_of(n.args, needs);
-  });
+/// Whether the first column loop and a later one need elements of node `load`.
+bool RowProgram::isReadAgain(int load) const {
+  bool inFirst = false, inLater = false;
+  SmallVector<bool> needs(nodes.size()); // whether a node's elements are computed from those of `load`
+  needs[load] = true;
+  for (size_t i = load + 1; i < nodes.size(); ++i) {
+    const Node &n = nodes[i];
+    if (llvm::none_of(n.args, [&](int arg) { return needs[arg]; }))
+      continue;
+    needs[i] = n.space == Space::Full;
+    if (n.reduction != Reduction::None || (n.space == Space::Full && !n.stores.empty()))
+      (n.segment ? inLater : inFirst) = true;
+  }
+  return inFirst && inLater;
 }
 
 /// Keeps loaded rows in shared memory if they exceed the registers and several segments read them. A thread reads only
@@ -57,12 +62,9 @@ bool RowProgram::isReadIn(int load, int segment) const {
 void RowProgram::keepRows() {
   if (columns <= kernels::SimtEmitter::longestKept)
     return;
-  int last = 0;
-  for (const Node &n : nodes)
-    last = std::max(last, n.segment);
   int64_t bytes = 0;
   for (auto [i, n] : llvm::enumerate(nodes)) {
-    if (!n.loaded || !isReadIn(i, 0) || llvm::none_of(llvm::seq(1, last + 1), [&](int s) { return isReadIn(i, s); }))
+    if (!n.loaded || !isReadAgain(static_cast<int>(i)))
       continue;
     int64_t more = columns * n.loaded.getIntOrFloatBitWidth() / 8;
     if (bytes + more > mostKeptBytes)

@@ -92,8 +92,8 @@ private:
   void stage(Num turn, Num first, Num head);
   /// One iteration: adds to dk and dv, which are stored in `sums` one after the other.
   Carried addTile(Num half, Num first, Num next, Num head, Carried sums);
-  /// The same for warpgroups. Exponentials are computed during the product dout v^T, and dS during the addition to dv.
-  /// `copyNext` starts the copies of the next tile.
+  /// Does what addTile does, by warpgroups: computes exponentials during the product dout v^T, and dS during the
+  /// addition to dv. `copyNext` starts the copies of the next tile.
   Carried addTileInFlight(Num half, Num first, Num next, Carried sums, llvm::function_ref<void()> copyNext);
   /// Replaces products of keys and queries by P^T, and products of values and gradients by dS^T without the scale.
   void softmaxGradient(Num half, Num first, Num head, Carried &weights, Carried &changes);
