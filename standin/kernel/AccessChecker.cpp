@@ -87,6 +87,12 @@ struct Region {
   bool holds(const uint8_t *p, size_t n) const { return p >= begin && n <= bytes && p <= begin + (bytes - n); }
 };
 
+/// What is wrong with an access to a cell.
+struct Finding {
+  enum Fault { None, Unusable /* by its ByteState */, AfterWrite, AfterRead } fault = None;
+  size_t cell = 0;
+};
+
 } // namespace
 
 /// The regions, and the times that order the accesses of the launch in progress.
@@ -111,6 +117,8 @@ struct AccessChecker::State {
   /// For each 16 bytes, the products that may read them.
   std::vector<uint16_t> reading = std::vector<uint16_t>(sharedBytes / 16 + 1);
   size_t numReading = 0;
+
+  Finding record(Region &region, size_t first, size_t end, Access mine, uint32_t kind, bool same, bool isShared) const;
 
   Region *find(const uint8_t *p, size_t n) {
     if (last && last->holds(p, n))
@@ -316,6 +324,32 @@ void AccessChecker::warpCollective(unsigned warp, uint32_t lanes, bool whole) {
         pairs[a * 32 + b] = s.now;
 }
 
+/// Checks an access to cells from `first` on and records it. Has no text, so that its loop is fast.
+Finding AccessChecker::State::record(Region &region, size_t first, size_t end, Access mine, uint32_t kind, bool same,
+                                     bool isShared) const {
+  const bool write = kind & PCRT_ACCESS_WRITE, read = kind & PCRT_ACCESS_READ, atomic = mine.atomic();
+  const unsigned thread = mine.who();
+  for (size_t i = first; i < end;) {
+    const Cell before = region.cells[i];
+    const ByteState stored = region.states[i], known = region.stateOf(i);
+    if (known == ByteState::Unallocated || known == ByteState::Pending || (read && known == ByteState::Allocated))
+      return {Finding::Unusable, i};
+    if (unordered(before.write, thread, atomic, isShared) && !(write && same))
+      return {Finding::AfterWrite, i};
+    if (write && !same && unordered(before.read, thread, atomic, isShared))
+      return {Finding::AfterRead, i};
+    const Cell after{write ? mine : before.write,
+                     read && !atomic ? merge(before.read, mine, thread, isShared) : before.read};
+    do { // most cells of an access have equal shadows
+      region.cells[i] = after;
+      if (write)
+        region.states[i] = ByteState::Written;
+      ++i;
+    } while (i < end && region.cells[i] == before && region.states[i] == stored);
+  }
+  return {};
+}
+
 std::string AccessChecker::access(unsigned thread, const void *address, uint32_t bytes, uint32_t kind, uint64_t value,
                                   uint32_t site) {
   if (!bytes)
@@ -323,66 +357,52 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
   State &s = *state;
   auto *p = static_cast<const uint8_t *>(address);
   bool isShared = p >= s.shared && p < s.shared + sharedBytes && s.shared;
-  bool write = kind & PCRT_ACCESS_WRITE, read = kind & PCRT_ACCESS_READ, atomic = kind & PCRT_ACCESS_ATOMIC;
   Region *region = isShared ? &s.sharedShadow : s.find(p, bytes);
-  // Captures by value, so that the loop below keeps its variables in registers.
-  auto place = [=, this](const uint8_t *at) {
+  auto place = [&](const uint8_t *at) {
     if (isShared)
-      return "byte " + std::to_string(at - state->shared) + " of shared memory";
+      return "byte " + std::to_string(at - s.shared) + " of shared memory";
     if (describe)
       return describe(at);
     char hex[24];
     std::snprintf(hex, sizeof hex, "%#llx", (unsigned long long)(uintptr_t)at);
     return region ? "byte " + std::to_string(at - region->begin) + " of global memory" : "address " + std::string(hex);
   };
-  auto report = [=, this](const char *fault, const uint8_t *at, std::string more) {
+  auto report = [&](const char *fault, const uint8_t *at, const std::string &more) {
     return std::string(fault) + ": " +
-           (atomic  ? "updates "
-            : write ? "writes "
-                    : "reads ") +
+           (kind & PCRT_ACCESS_ATOMIC  ? "updates "
+            : kind & PCRT_ACCESS_WRITE ? "writes "
+                                       : "reads ") +
            std::to_string(bytes) + " bytes at " + place(p) + (at != p ? ", including " + place(at) : "") + " (" +
-           state->siteText(site) + ")" + more;
+           s.siteText(site) + ")" + more;
   };
   if (!region || (isShared && size_t(p - s.shared) + bytes > s.sharedUsed))
     return report("out of bounds", p, region ? ", past the end of shared memory" : ", which is not allocated");
   if (reinterpret_cast<uintptr_t>(p) & ((uintptr_t(1) << (kind >> 8)) - 1))
     return report("misaligned", p, ", compiled for a multiple of " + std::to_string(1u << (kind >> 8)));
-  // Threads that store the same value do not race.
-  bool same = (kind & PCRT_ACCESS_VALUE) && !std::memcmp(p, &value, bytes);
-  if (write && isShared && s.numReading)
+  if (kind & PCRT_ACCESS_WRITE && isShared && s.numReading)
     for (size_t chunk = size_t(p - s.shared) / 16; chunk <= (size_t(p - s.shared) + bytes - 1) / 16; ++chunk)
       if (s.reading[chunk])
         return report("missing wait", p, ", while a matrix product may still read there");
-  Access mine = Access::make(s.now, thread, atomic, site);
-  size_t offset = size_t(p - region->begin), first = offset / 2, end = (offset + bytes + 1) / 2;
-  Cell before{}, after{}; // the cell before this one: most cells of an access have equal shadows, before and after it
-  ByteState stateBefore = ByteState::Unallocated;
-  for (size_t i = first; i < end; ++i) {
-    Cell cell{region->cells[i].write, region->cells[i].read};
-    ByteState known = region->stateOf(i);
-    if (i == first || known != stateBefore || !(cell == before)) {
-      before = cell;
-      stateBefore = known;
-      const uint8_t *at = std::max(p, region->begin + 2 * i);
-      if (known == ByteState::Unallocated)
-        return report("out of bounds", at, ", where nothing is allocated");
-      if (known == ByteState::Pending)
-        return report("missing wait", at, ", while an asynchronous copy may still write there: " + s.name(cell.write));
-      if (read && known == ByteState::Allocated)
-        return report("never written", at, ", before anything was written there");
-      if (s.unordered(cell.write, thread, atomic, isShared) && !(write && same))
-        return report("data race", at, ", unordered with a write of " + s.name(cell.write));
-      if (write && !same && s.unordered(cell.read, thread, atomic, isShared))
-        return report("data race", at, ", unordered with a read of " + s.name(cell.read));
-      after.write = write ? mine : cell.write;
-      after.read = read && !atomic ? s.merge(cell.read, mine, thread, isShared) : cell.read;
+  // Threads that store the same value do not race.
+  const bool same = (kind & PCRT_ACCESS_VALUE) && !std::memcmp(p, &value, bytes);
+  const size_t offset = size_t(p - region->begin);
+  const Finding found = s.record(*region, offset / 2, (offset + bytes + 1) / 2,
+                                 Access::make(s.now, thread, kind & PCRT_ACCESS_ATOMIC, site), kind, same, isShared);
+  if (found.fault != Finding::None) {
+    const uint8_t *at = std::max(p, region->begin + 2 * found.cell);
+    const Cell &cell = region->cells[found.cell];
+    if (found.fault == Finding::AfterWrite)
+      return report("data race", at, ", unordered with a write of " + s.name(cell.write));
+    if (found.fault == Finding::AfterRead)
+      return report("data race", at, ", unordered with a read of " + s.name(cell.read));
+    switch (region->stateOf(found.cell)) {
+    case ByteState::Unallocated:
+      return report("out of bounds", at, ", where nothing is allocated");
+    case ByteState::Pending:
+      return report("missing wait", at, ", while an asynchronous copy may still write there: " + s.name(cell.write));
+    default:
+      return report("never written", at, ", before anything was written there");
     }
-    if (write) {
-      region->cells[i].write = after.write;
-      region->states[i] = ByteState::Written;
-    }
-    if (read && !atomic)
-      region->cells[i].read = after.read;
   }
   if (!isShared)
     for (size_t line = offset / lineBytes; line <= (offset + bytes - 1) / lineBytes; ++line)
