@@ -95,13 +95,16 @@ void roundBias(BiasedGemm &biased) {
   biased.broadcast->setOperand(0, CastOp::create(builder, bias.getLoc(), rounded, bias));
 }
 
-/// The gelu_tanh of `sum` if the sum also has other readers; else null.
+/// The first gelu_tanh of `sum` if the sum also has other readers; else null. Later ones are recomputed, so that their
+/// results are not kept until then.
 ActivationOp geluBeside(AddOp sum) {
+  ActivationOp first;
   for (Operation *user : sum->getUsers())
     if (auto gelu = dyn_cast<ActivationOp>(user);
         gelu && gelu->getBlock() == sum->getBlock() && !sum->hasOneUse() && biasedGeluOf(gelu))
-      return gelu;
-  return nullptr;
+      if (!first || gelu->isBeforeInBlock(first))
+        first = gelu;
+  return first;
 }
 
 /// Fuses products with the addition of their bias, if nothing else reads the product; on CUDA devices also with the
