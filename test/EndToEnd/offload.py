@@ -69,7 +69,8 @@ class Offload(Case):
             other = self.call(*self.compiling("disk-train", optimizer, plan, f"--offload={kinds[0]}"))
             self.check(f"{model} {plan} is refused", (other.code, other.said) == (4, plain.said), other.why(), plain.said.splitlines()[0])
             return
-        self.compile("plain-train", optimizer, plan)
+        if plain.code:
+            return self.check(f"{model} {plan}: compiles", False, plain.why())
         self.train("plain-train", model, plan, 10, "plain", **UNCHECKED)
         for kind in kinds:
             self.run_kind(f"{model} {optimizer} {plan} {kind}", model, optimizer, plan, kind)
