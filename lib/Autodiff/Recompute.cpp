@@ -69,31 +69,38 @@ public:
   /// mode=selective: recomputes results of cheap ops (norms, activations) whose inputs are kept anyway or are smaller.
   void selective() {
     llvm::DenseSet<Value> kept;
-    SmallVector<Value> cheap;
+    SmallVector<SmallVector<Value>> cheap; // the results of each op, which one clone of it computes
     for (auto &[layer, ops] : layers)
-      for (Operation *op : ops)
+      for (Operation *op : ops) {
+        SmallVector<Value> results;
         for (Value value : op->getResults())
           if (isReadBackward(value)) {
             kept.insert(value);
             if (!isExpensive(op) && !leavesLayer(value) && !isKept(op))
-              cheap.push_back(value);
+              results.push_back(value);
           }
-    for (Value value : cheap) {
+        if (!results.empty())
+          cheap.push_back(std::move(results));
+      }
+    for (ArrayRef<Value> results : cheap) {
       auto stop = [&](Value v) {
         Operation *op = v.getDefiningOp();
         return !op || !layerOfOp.count(op) || isExpensive(op) || isKept(op) || leavesLayer(v) ||
-               (v != value && kept.contains(v));
+               (!llvm::is_contained(results, v) && kept.contains(v));
       };
-      int64_t more = 0;
-      for (Value source : sources(value, stop))
+      int64_t more = 0, less = 0;
+      const SmallVector<Value> from = sources(results.front(), stop);
+      for (Value source : from)
         if (Operation *op = source.getDefiningOp(); op && op->getBlock() == &body && !kept.contains(source))
           more += byteSize(source.getType());
-      if (more >= byteSize(value.getType()))
+      for (Value value : results)
+        less += byteSize(value.getType());
+      if (more >= less)
         continue;
-      again(value, stop);
-      kept.erase(value);
-      for (Value source : sources(value, stop))
-        kept.insert(source);
+      again(results, stop);
+      for (Value value : results)
+        kept.erase(value);
+      kept.insert(from.begin(), from.end());
     }
   }
 
