@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace pc;
 
 /// The product of the operands, summed over the factors that are not in the result (`largest`: the maximum instead of
-/// the sum). Counts through all combinations of factors, those of the result outermost.
+/// the sum). Counts through all combinations of factors. Each element's addends are added in the order of the factors.
 static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bool largest) {
   size_t n = rule.factors.size(), values = in.size() + 1; // the last value is the result
   SmallVector<int64_t> sizes(n, 1), order;
@@ -36,22 +36,36 @@ static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bo
   for (int f : rule.results[0])
     if (!llvm::is_contained(order, f))
       order.push_back(f);
+  const size_t outer = order.size();
   for (size_t f = 0; f < n; ++f)
     if (!llvm::is_contained(order, f))
       order.push_back(f);
+  // The last factor is the innermost loop: of the result's last one and the last that is summed, the one along which
+  // more values are contiguous.
+  auto contiguous = [&](int64_t f) {
+    return llvm::count_if(strides, [&](const SmallVector<int64_t> &along) { return along[f] <= 1; });
+  };
+  if (outer > 0 && contiguous(order[outer - 1]) >= contiguous(order.back()))
+    std::rotate(order.begin() + outer - 1, order.begin() + outer, order.end());
 
   Tensor result(shape, largest ? -INFINITY : 0);
-  // The last factor is the innermost loop. All values' strides along it, and where its elements begin.
   int64_t length = n ? sizes[order.back()] : 1;
   auto along = [&](size_t value) { return n ? strides[value][order.back()] : 0; };
   SmallVector<int64_t> index(n, 0), at(values, 0);
   for (int64_t count = length ? numElements(sizes) / length : 0; count > 0; --count) {
-    for (int64_t k = 0; k < length; ++k) {
-      double product = 1;
-      for (size_t i = 0; i < in.size(); ++i)
-        product *= (*in[i])[at[i] + k * along(i)];
-      double &target = result[at[in.size()] + k * along(in.size())];
-      target = largest ? std::max(target, product) : target + product;
+    double *to = result.data.data() + at[in.size()];
+    const int64_t step = along(in.size());
+    if (in.size() == 2 && !largest) {
+      const double *a = in[0]->data.data() + at[0], *b = in[1]->data.data() + at[1];
+      for (int64_t k = 0, stepA = along(0), stepB = along(1); k < length; ++k)
+        to[k * step] += a[k * stepA] * b[k * stepB];
+    } else {
+      for (int64_t k = 0; k < length; ++k) {
+        double product = 1;
+        for (size_t i = 0; i < in.size(); ++i)
+          product *= (*in[i])[at[i] + k * along(i)];
+        to[k * step] = largest ? std::max(to[k * step], product) : to[k * step] + product;
+      }
     }
     // Counts up like an odometer: a factor that passes its last element returns to its first one and advances the next
     // outer factor.
