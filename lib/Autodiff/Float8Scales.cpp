@@ -10,6 +10,7 @@
 #include "pc/Autodiff/Optimizers.h"
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Parts.h"
+#include "pc/IR/Shapes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -21,8 +22,6 @@ static std::string nameOf(Float8Operand operand) {
   StringRef kind = operand == Float8Operand::Matrix ? "matrix" : operand == Float8Operand::Input ? "input" : "gradient";
   return ("fp8_" + kind + historySuffix).str();
 }
-
-static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
 Float8Scales::Float8Scales(AccumulateOp accumulate, Float8Scaling how)
     : accumulate(accumulate), how(how), builder(accumulate), loc(accumulate.getLoc()) {}

@@ -8,6 +8,7 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/MoveRows.h"
+#include "pc/IR/Shapes.h"
 #include "pcrt/description.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -47,7 +48,6 @@ void findStageGradients(Block &body, TaskFunctions &functions, llvm::DenseSet<Va
   while (!open.empty()) {
     auto value = cast<OpResult>(open.pop_back_val());
     Operation *op = value.getOwner();
-    auto shapeOf = [](Value v) { return cast<RankedTensorType>(v.getType()).getShape(); };
     if (isa<MoveOpInterface, AddOp>(op))
       llvm::for_each(op->getOperands(), add);
     else if (isa<FusionOp>(op))

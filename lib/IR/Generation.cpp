@@ -5,6 +5,7 @@
 #include "pc/IR/Generation.h"
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
+#include "pc/IR/Shapes.h"
 #include "pcrt/block_codes.h"
 
 #include "mlir/IR/Builders.h"
@@ -54,6 +55,11 @@ std::optional<SmallVector<int64_t>> pc::chooseBlock(ArrayRef<int64_t> shape,
   SmallVector<int64_t> row(shape.size(), 1);
   row[last] = PCRT_STATE_BLOCK;
   return divides(row) ? std::optional(row) : std::nullopt;
+}
+
+DecodeOp pc::float8BlocksOf(Value value) {
+  auto decode = value.getDefiningOp<DecodeOp>();
+  return decode && decode.getIsFloat8() && !shapeOf(decode.getScales()).empty() ? decode : DecodeOp();
 }
 
 bool pc::multipliesCodes(EinsumOp product) {
@@ -122,7 +128,6 @@ std::optional<CodedAdamW> pc::codedAdamW(AdamWOp adamw) {
   };
   CodedAdamW coded{adamw, decode(adamw.getExpAvg()), decode(adamw.getExpAvgSq()), encode(adamw.getNewExpAvg()),
                    encode(adamw.getNewExpAvgSq())};
-  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
   if (!coded.first || !coded.second || !coded.newFirst || !coded.newSecond)
     return std::nullopt;
   ArrayRef<int64_t> scales = shapeOf(coded.first.getScales());

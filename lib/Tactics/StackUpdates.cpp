@@ -7,6 +7,7 @@
 
 #include "pc/IR/Contraction.h"
 #include "pc/IR/DimClasses.h"
+#include "pc/IR/Shapes.h"
 #include "pc/Shard/PlacementGraph.h"
 
 #include "mlir/Analysis/TopologicalSortUtils.h"
@@ -45,8 +46,6 @@ private:
   llvm::DenseMap<unsigned, Attribute> names;
 };
 } // namespace
-
-static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
 static bool isProduct(Operation *op) {
   auto einsum = dyn_cast<EinsumOp>(op);

@@ -3,12 +3,11 @@
 //===-----------------------------------------------------------------------------===//
 #include "CodeProduct.h"
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Shapes.h"
 #include "pcrt/pcrt.h"
 
 using namespace mlir;
 using namespace pc;
-
-static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
 /// The elements of a block of a group of dims that is a run of the group's elements, or 0.
 static int64_t runOf(ArrayRef<int64_t> sizes, ArrayRef<int64_t> block) {

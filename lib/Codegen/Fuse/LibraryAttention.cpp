@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "LibraryAttention.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "pc/IR/Shapes.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -12,7 +13,6 @@ using namespace pc;
 
 /// Describes an attention in bf16 to the library. Strides are in elements, in the order batch, head, position, element.
 template <typename OpT> static pcrt_attention_desc describe(OpT op, bool backward, int64_t workspaceBytes) {
-  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
   ArrayRef<int64_t> o = shapeOf(op.getO()); // b s k g d
   pcrt_attention_desc desc{};
   desc.backward = backward;

@@ -16,6 +16,7 @@
 #include "CodeProduct.h"
 #include "MakeFusion.h"
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Shapes.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
@@ -25,18 +26,10 @@
 using namespace mlir;
 using namespace pc;
 
-static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
-
 template <typename T> static SmallVector<T> rotated(ArrayRef<T> list, size_t leading) {
   SmallVector<T> result(list);
   std::rotate(result.begin(), result.begin() + static_cast<int64_t>(leading), result.end());
   return result;
-}
-
-/// The op that decodes a value from floats of 8 bits with scales per block, or null.
-static DecodeOp float8Of(Value value) {
-  auto decode = value.getDefiningOp<DecodeOp>();
-  return decode && decode.getIsFloat8() && !shapeOf(decode.getScales()).empty() ? decode : DecodeOp();
 }
 
 namespace {
@@ -53,7 +46,7 @@ struct Reading {
 
 /// Returns std::nullopt if the dims are not two such groups, or if blocks are not runs of 128 contracted elements.
 std::optional<Reading> readingOf(Value operand, ArrayRef<int> factors, ArrayRef<int> k) {
-  Reading reading{float8Of(operand), {}, {}};
+  Reading reading{float8BlocksOf(operand), {}, {}};
   for (int factor : factors)
     (llvm::is_contained(k, factor) ? reading.contracted : reading.outer).push_back(factor);
   if (reading.contracted.empty() || reading.outer.empty())
@@ -78,7 +71,7 @@ public:
   void run(ModuleOp module) {
     SmallVector<EinsumOp> products;
     module.walk([&](EinsumOp op) {
-      if (op.getInputs().size() == 2 && !op.getMask() && llvm::all_of(op.getInputs(), float8Of))
+      if (op.getInputs().size() == 2 && !op.getMask() && llvm::all_of(op.getInputs(), float8BlocksOf))
         products.push_back(op);
     });
     numProducts = products.size();

@@ -8,13 +8,13 @@
 #include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/BlockCodes.h"
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Shapes.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace pc;
 
-static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
 static bool isFloat(Value value) { return elementOf(value).isF32() || elementOf(value).isBF16(); }
 

@@ -7,14 +7,13 @@
 #include "Kernels.h"
 #include "Optimizer.h"
 #include "pc/IR/BlockCodes.h"
+#include "pc/IR/Shapes.h"
 
 #include <numeric>
 
 using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
-
-static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
 /// Chooses among one value for each power: the value of the largest power p whose limits[p] is not above x.
 static Num choose(Emitter &e, Num x, ArrayRef<double> limits, ArrayRef<double> values) {

@@ -4,12 +4,11 @@
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/RowMath.h"
 #include "Embedding.h"
+#include "pc/IR/Shapes.h"
 
 using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
-
-static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
 /// Zero, for an element of `to`.
 static Num zeroOf(Ptr to) { return to.element.isInteger(32) ? integer32(*to.e, 0) : to.e->real(0); }

@@ -10,6 +10,7 @@
 #include "../../Emit/Tiles.h"
 #include "../Dropping.h"
 #include "pc/IR/PC.h"
+#include "pc/IR/Shapes.h"
 
 namespace pc::kernels {
 
@@ -31,7 +32,6 @@ struct AttentionShape {
   Factors factors = Factors::numbers; ///< factors of the products on a CPU
 
   template <typename OpT> explicit AttentionShape(OpT op) {
-    auto shapeOf = [](mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape(); };
     llvm::ArrayRef<int64_t> o = shapeOf(op.getO());
     batch = o[0], s = t = o[1], heads = o[2], groups = o[3], d = o[4];
     scale = op.getScale().convertToDouble();
