@@ -42,6 +42,8 @@
 using namespace mlir;
 using namespace pc;
 
+bool CompileOptions::multipliesFloat8() const { return cuda() && pc::multipliesFloat8(kernels.archs); }
+
 int64_t CompileOptions::memoryLimitOn(const MachineModel &machine) const {
   return memoryLimit > 0 ? memoryLimit : static_cast<int64_t>(machine.memoryBytes);
 }

@@ -322,9 +322,6 @@ pcrt_status CompileFlags::check(std::string &error) const {
                                       "--precision=bf16");
   refuse(isFp8 && fields.weightPrecision == "int8",
          "--precision=fp8 and --weight-precision=int8 round the same matrices; leave out one of the two");
-  refuse(isFp8 && given("auto"),
-         "--auto does not know the time of products in fp8 yet; search with --precision=bf16 and "
-         "--emit-plan, then set compute=fp8 in the plan's file");
   refuse(mode != "train" && StringRef(strategyFlags.text("gradient-precision")).starts_with("int"),
          "--gradient-precision=" + Twine(strategyFlags.text("gradient-precision")) +
              " is for training; leave out --mode=" + mode);

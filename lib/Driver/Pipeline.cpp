@@ -166,7 +166,7 @@ private:
     if (!addTactics(Phase::Scheduled))
       add(createWindowMoves(), PCRT_INFEASIBLE); // rings depend on the placements of keys and values
     // Products of codes are fusions of their own, with operands in orders that other fusions must not see.
-    if (options.cuda() && multipliesFloat8(options.kernels.archs))
+    if (options.multipliesFloat8())
       add(createMultiplyCodes(), PCRT_INTERNAL);
     // Values inside fusions need no buffer, so fusion comes before memory planning.
     FuseOptions fuse = options.fuse;

@@ -149,6 +149,8 @@ static std::string howItWasFound(const CompileOptions &options, const MachineMod
     os << " " << textOf(search.pins, name);
   if (options.cuda())
     os << " --target=cuda";
+  if (!options.kernels.archs.empty())
+    os << " --arch=" << llvm::join(options.kernels.archs, ",");
   os << " --search-compositions=" << search.compositions << "\n// for at most ";
   if (int64_t bytes = options.memoryLimitOn(machine))
     os << bytes << " bytes per rank";

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 
-from cases import BIN, ROOT, mesh_flags, ranks_of
+from cases import BIN, ROOT, Failed, mesh_flags, ranks_of
 from states import CONFIG
 from zeropp import FREE, ZeroPlus
 
@@ -205,6 +205,41 @@ class Float8(ZeroPlus):
             (self.work / "mutant.mlir").write_text(changed)
             self.check(f"{name} is refused", changed != text and self.call("pc-opt", "mutant.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}").code != 0)
 
+    def priced(self, flags, name):
+        """Returns the result of a search, or None if no plan is legal. The seconds of a plan are those that a search compares, without the count of kernels."""
+        done = self.call("pc-compile", "model.mlir", *DEVICE, *flags, "--to=planned", "--verify=none", "-o", "/dev/null", f"--report={name}.json")
+        if done.code == 4:
+            return None
+        if not self.check(name, done.code == 0, done.why(), done.command.split(" model.mlir ")[1].split(" --to=")[0]):
+            raise Failed
+        return json.loads((self.work / f"{name}.json").read_text())
+
+    def searched(self):
+        """The plan of --auto is as fast as all plans by hand that fit, compiles by hand to the same program, and has the same predictions. Plans that fp8 refuses are skipped."""
+        self.begin(WIDE)
+        plans = {}
+        splits = {"dp=2,tp=2": ["--zero=0", "--zero=1", "--zero=3", "--sequence-parallel"], "dp=4": ["--zero=0", "--zero=1", "--zero=3"], "tp=4": ["", "--sequence-parallel"],
+                  "pp=2,dp=2": ["--pipeline=1f1b", "--pipeline=zb-h1", "--zero=1"], "cp=2,tp=2": ["", "--context-parallel=ring"]}
+        for mesh, forms in splits.items():
+            for form in forms:
+                for recompute in ("none", "full"):
+                    for microbatches in (1, 2) if "pp=2" in mesh else (1,):
+                        flags = ["--mesh", mesh, *filter(None, [form]), f"--recompute={recompute}", f"--microbatches={microbatches}"]
+                        plans[" ".join(flags)] = self.priced([*self.fp8, *flags, "--auto=recompute"], "by-hand")
+        refused = [flags for flags, plan in plans.items() if not plan]
+        self.check("fp8 refuses plans whose ranks would share a block", refused and all("tp=4" in flags for flags in refused), refused, len(refused))
+        legal = {flags: plan["search"]["candidates"][0] for flags, plan in plans.items() if plan}
+        fastest, least = min(plan["step_seconds"] for plan in legal.values()), min(plan["arena_bytes"] for plan in legal.values())
+        most = next(plan["arena_bytes"] for plan in legal.values() if plan["step_seconds"] == fastest)
+        for limit in (most, (least + most) // 2):
+            found = self.priced([*self.fp8, "--auto", "--ranks=4", f"--memory-limit={limit}", "--emit-plan=found.mlir"], "searched")
+            chosen = found["search"]["candidates"][0]
+            best = min(plan["step_seconds"] for plan in legal.values() if plan["arena_bytes"] <= limit)
+            self.check(f"{limit} bytes: as fast as {len(legal)} plans by hand", chosen["step_seconds"] <= best and chosen["arena_bytes"] <= limit, chosen, f"{chosen['step_seconds']:.6g} s, {best:.6g} s")
+            again = self.priced(["--plan=found.mlir"], "again")
+            self.check("the same predictions by hand", again["predicted"] == found["predicted"] and again["per_rank"] == found["per_rank"])
+        self.holds("only refused plans", "pc-compile", "model.mlir", *self.fp8, "--auto", "--mesh", "tp=4", "-o", "none", code=4, words="no plan is legal: .* failed with: .*block")
+
     def refused(self):
         compile = ["pc-compile", "model.mlir", "-o", "none"]
         self.holds("an unknown precision", *compile, "--precision=fp4", code=2, words=r"--precision=fp4 is not a precision \(f32, bf16, fp8\)")
@@ -213,7 +248,6 @@ class Float8(ZeroPlus):
         self.holds("gradients in fp8", *compile, "--gradient-precision=fp8", code=2, words=r"--gradient-precision=fp8 is not a precision \(f32, bf16, int8, int4\)")
         self.holds("text", *compile, *FP8, "--mode=generate", code=2, words="--precision=fp8 is for training and evaluation")
         self.holds("matrices rounded twice", *compile, *FP8, "--weight-precision=int8", code=2, words="round the same matrices")
-        self.holds("a search", *compile, *FP8, "--auto", "--mesh", "dp=2", code=2, words="--auto does not know the time of products in fp8")
         self.begin(SIZES | dict(n_embd=64))
         self.holds("a narrow model", *compile, *FP8, code=4, words="blocks of 128 divide the dims of no product")
 

@@ -223,10 +223,9 @@ private:
         inNode ? machine.node.bandwidth
                : std::min(machine.node.bandwidth, static_cast<double>(machine.nodeRanks) * machine.network.bandwidth);
     auto n = static_cast<double>(largest.ranks);
-    double gather = (advice.work.bf16 ? 2 : 4) * advice.parameters, sums = gradientBytes() * advice.parameters;
+    double gather = advice.work.sentBytes, sums = gradientBytes() * advice.parameters;
     double moves = (2 * gather + sums) * (n - 1) / n / bandwidth;
-    double rate = (advice.work.bf16 ? machine.bf16Flops : machine.f32Flops) * machine.productShare;
-    double products = advice.work.flops / rate / n;
+    double products = leastProductSeconds(advice.work, machine) / machine.productShare / n;
     Rule rule{
         "ZeRO-3 needs a fast network or a large batch, because it sends all parameters three times per microbatch",
         formatted("sending %.3g GB per rank once takes %.3g s at %.3g GB/s; the matrix products of a step take %.3g s",

@@ -72,6 +72,8 @@ struct CompileOptions {
 
   /// Whether the program is for CUDA devices instead of CPUs.
   bool cuda() const { return kernels.target == "cuda"; }
+  /// Whether products may multiply floats of 8 bits; otherwise they decode them.
+  bool multipliesFloat8() const;
   /// Returns the bytes that a rank may take: the memory limit, or if there is none, the memory of the machine. 0: any
   /// number.
   int64_t memoryLimitOn(const MachineModel &machine) const;

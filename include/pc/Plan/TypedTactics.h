@@ -33,8 +33,9 @@ struct DispatchExpertsTactic : TacticView {
 struct MixedPrecisionTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-mixed-precision";
   using TacticView::TacticView;
-  bool halvesParameters() const { return tactic->option("compute") == "bf16"; }
   bool isFp8() const { return tactic->option("compute") == "fp8"; }
+  /// The bytes of an element of a parameter that ranks send, at least. With fp8, matrices of layers are sent as codes.
+  double parameterBytes() const { return isFp8() ? 1 : tactic->option("compute") == "bf16" ? 2 : 4; }
   bool halvesGradients() const { return tactic->option("gradients") == "bf16"; }
 };
 

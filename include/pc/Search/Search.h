@@ -16,8 +16,10 @@ namespace pc {
 /// The work of a step on one device. No plan can do less.
 struct StepWork {
   double flops = 0;          ///< matrix products of one microbatch, times the number of microbatches
+  double codeFlops = 0;      ///< the part of products that may multiply floats of 8 bits
   double parameterBytes = 0; ///< parameters that a step updates
   double frozenBytes = 0;    ///< frozen parameters
+  double sentBytes = 0;      ///< all parameters, as products read them: in f32, in bf16, or as codes
   double stateBytes = 0;     ///< states of the optimizer
   bool bf16 = false;         ///< some products are in bf16
 
@@ -29,6 +31,9 @@ struct PlanShape {
   int64_t ranks = 1, stages = 1, chunks = 1, microbatches = 1;
   bool splitsWeightGradients = false; ///< tasks for gradients of weights fill waits of a pipeline
 };
+
+/// The seconds of all products on one device, at the peaks of its rates.
+double leastProductSeconds(const StepWork &work, const MachineModel &machine);
 
 /// A lower bound on the seconds of plans of this shape: products at the machine's peak, the shortest waits of a
 /// pipeline, and reading and writing the parameters once. Moves are free.

@@ -157,7 +157,7 @@ PlanBounds::DataTraffic PlanBounds::trafficOf(const PlanNumbers &plan) const {
   double share = (plan.data - 1) / plan.data;
   auto microbatches = static_cast<double>(plan.microbatches);
   double sums = elements * share * plan.gradientBytes * (plan.zero >= 2 ? microbatches : 1);
-  double gathered = elements * share * (plan.halfParameters ? 2 : 4) * (plan.zero == 3 ? 2 * microbatches : 1);
+  double gathered = elements * share * plan.sentWidth * (plan.zero == 3 ? 2 * microbatches : 1);
   double seconds = gather.latency + gather.sumOfByte * sums + gather.ofByte * gathered;
   double lost = machine.contendShare * copySeconds(sums + gathered, seconds, machine);
   // A parameter that is sent by itself has its own hops.
@@ -166,7 +166,7 @@ PlanBounds::DataTraffic PlanBounds::trafficOf(const PlanNumbers &plan) const {
   double hops = sentAlone(plan, plan.gradientBytes) * (plan.zero == 0 ? gather.sumLatency : gather.latency);
   double gatherHops = 0;
   if (plan.zero == 1 || plan.zero == 2)
-    gatherHops = sentAlone(plan, plan.halfParameters ? 2 : 4) * gather.latency;
+    gatherHops = sentAlone(plan, plan.sentWidth) * gather.latency;
   seconds += (hops * (plan.zero >= 2 ? microbatches : 1) + gatherHops) * static_cast<double>(layers) /
              static_cast<double>(plan.shape.stages);
   if (plan.zero < 2)
@@ -282,8 +282,9 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   const pipeline::NamedSchedule *schedule = plan.schedule;
   auto stages = static_cast<int>(plan.shape.stages), chunks = static_cast<int>(plan.shape.stages * plan.shape.chunks);
   bool calls = callsTasks(tasks, plan);
-  // If tasks are written out, moves of each microbatch overlap with other tasks.
-  if (!schedule || chunks > layers || (!calls && core.hasData))
+  // If tasks are written out, moves of each microbatch overlap with other tasks, and all tasks share the transposed
+  // codes of a matrix.
+  if (!schedule || chunks > layers || (!calls && (core.hasData || (multipliesFloat8 && plan.readsCodes))))
     return atLeast;
   double share = !calls ? margins::writtenTasks : core.hasData ? margins::calledTasksWithData : margins::calledTasks;
   pipeline::Problem problem;
@@ -312,7 +313,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
     double gradientShare = plan.zero >= 2 && !core.hasData ? 1 / plan.sharders : 1;
     // Parameters that are gathered once per step are stored until the backward pass of the last microbatch has read
     // them.
-    bool areGathered = plan.zero >= 1 && plan.zero < 3 && plan.halfParameters;
+    bool areGathered = plan.zero >= 1 && plan.zero < 3 && plan.sentWidth < 4;
     for (int stage : {0, stages / 2}) {
       double stored = 0;
       for (int chunk = 0; chunk < chunks; ++chunk)
@@ -457,12 +458,13 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, const CorePrice &core) co
 static double keptBytes(const PlanNumbers &plan, double bytes) {
   if (plan.parametersAway)
     return 0;
+  double sent = bytes * plan.sentWidth / 4;
   if (plan.mastersAway)
-    return bytes / 2 / (plan.zero >= 3 ? plan.sharders : 1);
+    return sent / (plan.zero >= 3 ? plan.sharders : 1);
   // With ZeRO-1 and 2 only the parameters that products read are whole.
   if (plan.zero >= 3)
     return bytes / plan.sharders;
-  return plan.zero >= 1 && plan.halfParameters ? bytes / 2 + bytes / plan.sharders : bytes;
+  return plan.zero >= 1 && plan.sentWidth < 4 ? sent + bytes / plan.sharders : bytes;
 }
 
 double PlanBounds::storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const {

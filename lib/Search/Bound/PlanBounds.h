@@ -39,7 +39,7 @@ public:
         hasOneChain(few && few->hasOneChain()), layerBytes(few ? few->layerBytes() : 0),
         layerParameterBytes(few ? few->layerParameterBytes() : 0),
         layerParameters(few ? few->layerParameters() : llvm::SmallVector<double>()), batch(batch), ranks(ranks),
-        machine(machine) {}
+        multipliesFloat8(options.multipliesFloat8()), machine(machine) {}
 
   /// Returns the bound of a core without data ranks, whose ranks together work on `core.batch` sequences at once.
   CoreBound known(const PlanCore &core) const;
@@ -143,6 +143,7 @@ private:
   double layerParameterBytes;
   llvm::SmallVector<double> layerParameters; ///< bytes of each parameter of a layer
   int64_t batch, ranks;
+  bool multipliesFloat8; ///< products of codes need other orders of matrices, which functions compute in each call
   const MachineModel &machine;
   /// The price of layers on one rank. `oneRankCosts` has one for each text of tactics.
   struct OneRankCost {

@@ -310,9 +310,9 @@ pcrt_status pc::readWork(ModuleOp model, const CompileOptions &options, StepWork
   std::string why;
   pcrt_status status = PCRT_OK;
   StrategyFlags precision;
-  for (StringRef flag : {"precision", "gradient-precision", "residual-precision"})
-    if (options.search.pins.given(flag))
-      precision.set(flag, options.search.pins.text(flag));
+  for (const TacticFlag &flag : Tactic(MixedPrecisionTactic::pass).info()->flags)
+    if (options.search.pins.given(flag.name))
+      precision.set(flag.name, options.search.pins.text(flag.name));
   std::optional<Plan> plan = planFromFlags(precision, why, status);
   if (!plan) {
     model.emitError() << why;
@@ -324,5 +324,7 @@ pcrt_status pc::readWork(ModuleOp model, const CompileOptions &options, StepWork
   if (pcrt_status failed = runPhase(*step, Phase::Step, alone))
     return failed;
   work = StepWork::of(*step);
+  if (!options.multipliesFloat8())
+    work.codeFlops = 0;
   return PCRT_OK;
 }

@@ -17,6 +17,7 @@ std::vector<OtherMachine> pc::otherMachines(const MachineModel &machine, int64_t
   add("products", "products", [](MachineModel &other, double times) {
     other.f32Flops *= times;
     other.bf16Flops *= times;
+    other.fp8Flops *= times;
   });
   bool hasNodes = machine.nodeRanks > 0;
   if (ranks > 1)

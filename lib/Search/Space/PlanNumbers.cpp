@@ -35,7 +35,8 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
       axis.splitsSequences |= llvm::is_contained(ofSequences, known.first);
     if (auto precision = tactic.as<MixedPrecisionTactic>()) {
       gradientBytes = precision->halvesGradients() ? 2 : gradientBytes;
-      halfParameters |= precision->halvesParameters();
+      sentWidth = precision->parameterBytes();
+      readsCodes = precision->isFp8();
     }
     if (auto code = tactic.as<CodeGradientsTactic>())
       gradientBytes = static_cast<double>(code->bits()) / 8;
@@ -107,7 +108,7 @@ PlanNumbers::DataBytes PlanNumbers::dataBytesOnce(double parameterBytes) const {
   if (zero < 2) // DDP sends gradients around a ring twice
     bytes.sums = elements * gradientBytes * (zero == 0 ? 2 : 1);
   if (zero == 1 || zero == 2)
-    bytes.gather = elements * (halfParameters ? 2 : 4);
+    bytes.gather = elements * sentWidth;
   return bytes;
 }
 

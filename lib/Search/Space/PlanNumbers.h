@@ -19,9 +19,10 @@ public:
   void resize(llvm::ArrayRef<int64_t> sizes, int64_t microbatches);
 
   // Equal for all plans of the family.
-  int zero = 0;                ///< the stage of ZeRO; 0: none
-  double gradientBytes = 4;    ///< bytes of an element of a gradient that is sent, at least
-  bool halfParameters = false; ///< parameters are sent in bf16
+  int zero = 0;             ///< the stage of ZeRO; 0: none
+  double gradientBytes = 4; ///< bytes of an element of a gradient that is sent, at least
+  double sentWidth = 4;     ///< bytes of an element of a parameter that is sent, at least
+  bool readsCodes = false;  ///< products of layers read floats of 8 bits
   bool statesAway = false, mastersAway = false, parametersAway = false, activationsAway = false; ///< --offload
   bool hasStages = false;
   const pipeline::NamedSchedule *schedule = nullptr;
