@@ -193,12 +193,10 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
   llvm::json::Array remarks = remarksOn(*value, options.plan);
   for (const llvm::json::Value &remark : remarks)
     module.emitRemark() << *remark.getAsString();
-  for (const std::string &text :
-       {hostWarning(largestArena(module, Space::Host), machine), memoryWarning(bytes, machine)})
-    if (!text.empty()) {
-      module.emitWarning() << text;
-      remarks.insert(remarks.begin(), text);
-    }
+  for (const std::string &text : memoryWarnings(bytes, largestArena(module, Space::Host), machine)) {
+    module.emitWarning() << text;
+    remarks.insert(remarks.begin(), text);
+  }
   if (options.report.empty() && !options.tellPrediction)
     return PCRT_OK;
   if (!remarks.empty())

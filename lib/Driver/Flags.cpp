@@ -123,6 +123,11 @@ void CompileFlags::strategy(const TacticFlag &row, const Twine &description, Arr
     order.push_back(name);
   };
   switch (row.kind) {
+  case TacticFlag::List:
+    return flag<std::string>(row.name, description, cl::ZeroOrMore)
+        .setCallback([this, set, name = row.name](const std::string &text) {
+          set(strategyFlags.given(name) ? strategyFlags.text(name) + "," + text : text);
+        });
   case TacticFlag::Text:
     return flag<std::string>(row.name, description).setCallback([set](const std::string &text) { set(text); });
   case TacticFlag::OptionalText:
@@ -357,7 +362,9 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.threads < 0 ||
                                 (given("search-compositions") && fields.search.compositions < 1)),
          "--ranks, --search-compositions and --search-threads must be positive");
-  refuse(fields.memoryLimit < 0 || fields.inlineOps < 0, "--memory-limit and --inline-tasks must be at least 0");
+  refuse(given("memory-limit") && fields.memoryLimit < 1,
+         "--memory-limit must be at least 1; leave it out to allow any number of bytes");
+  refuse(fields.inlineOps < 0, "--inline-tasks must be at least 0");
   for (const std::string &name : order)
     refuse(given("plan") && strategyFlags.given(name), "--plan replaces --" + name + "; give only one of the two");
   return error.empty() ? PCRT_OK : PCRT_USAGE;

@@ -102,23 +102,18 @@ json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
   return remarks;
 }
 
-std::string pc::memoryWarning(int64_t bytes, const MachineModel &machine) {
-  double needed = static_cast<double>(bytes);
-  if (machine.memoryBytes == 0 || needed <= machine.memoryBytes)
-    return "";
-  return llvm::formatv(
-             "a rank needs {0:f1} GB, but a device of {1} ({2}) has {3:f1} GB; split more (ZeRO, tensor parallelism, "
-             "pipeline stages), use more microbatches, or recompute (--recompute=auto --memory-limit=BYTES)",
-             needed / 1e9, machine.name, machine.device, machine.memoryBytes / 1e9)
-      .str();
-}
-
-std::string pc::hostWarning(int64_t bytes, const MachineModel &machine) {
-  double needed = static_cast<double>(bytes);
-  if (machine.hostBytes == 0 || needed <= machine.hostBytes)
-    return "";
-  return llvm::formatv("a rank keeps {0:f1} GB on its host, but a host of {1} ({2}) has {3:f1} GB per device; keep "
-                       "values on disk (--offload=KIND:disk), or use more ranks",
-                       needed / 1e9, machine.name, machine.device, machine.hostBytes / 1e9)
-      .str();
+llvm::SmallVector<std::string, 2> pc::memoryWarnings(int64_t bytes, int64_t hostBytes, const MachineModel &machine) {
+  llvm::SmallVector<std::string, 2> warnings;
+  auto warn = [&](int64_t needed, double memory, const char *text) {
+    auto bytes = static_cast<double>(needed);
+    if (memory > 0 && bytes > memory)
+      warnings.push_back(llvm::formatv(text, bytes / 1e9, machine.name, machine.device, memory / 1e9).str());
+  };
+  warn(hostBytes, machine.hostBytes,
+       "a rank keeps {0:f1} GB on its host, but a host of {1} ({2}) has {3:f1} GB per device; keep values on disk "
+       "(--offload=KIND:disk), or use more ranks");
+  warn(bytes, machine.memoryBytes,
+       "a rank needs {0:f1} GB, but a device of {1} ({2}) has {3:f1} GB; split more (ZeRO, tensor parallelism, "
+       "pipeline stages), use more microbatches, or recompute (--recompute=auto --memory-limit=BYTES)");
+  return warnings;
 }

@@ -14,10 +14,9 @@ namespace pc {
 /// Remarks about ZeRO-2 and 3 with a pipeline, each of one or two sentences. `report` is the result of buildReport.
 llvm::json::Array remarksOn(const llvm::json::Value &report, const Plan &plan);
 
-/// A warning that a rank's `bytes` exceed the memory of its device on `machine`, with advice; empty if they do not.
-std::string memoryWarning(int64_t bytes, const MachineModel &machine);
-/// A warning that the `bytes` that a rank keeps on its host exceed the host's memory per device; empty if they do not.
-std::string hostWarning(int64_t bytes, const MachineModel &machine);
+/// Warnings, with advice, that a rank's `bytes` exceed the memory of its device on `machine`, and that its `hostBytes`
+/// exceed the memory of the host per device.
+llvm::SmallVector<std::string, 2> memoryWarnings(int64_t bytes, int64_t hostBytes, const MachineModel &machine);
 
 } // namespace pc
 

@@ -489,7 +489,8 @@ static std::deque<TacticInfo> &table() {
            {{"offload",
              "Keep values elsewhere and copy them in before they are read: states, masters, parameters, activations, "
              "or several with commas, each followed by :disk (default) or :host (CUDA); or auto, the "
-             "cheapest of these that fit --memory-limit"}},
+             "cheapest of these that fit --memory-limit; may be repeated",
+             TacticFlag::List}},
        .fromFlags = offload},
       {.pass = CodeGradientsTactic::pass.str(), // of --gradient-precision
        .phase = Phase::Placed,

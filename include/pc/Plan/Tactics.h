@@ -46,7 +46,7 @@ struct Refusal {
 
 /// A flag of pc-compile that adds a tactic to the plan.
 struct TacticFlag {
-  enum Kind { Text, OptionalText, Number, Switch };
+  enum Kind { Text, OptionalText, Number, Switch, List }; ///< List: may be repeated; commas join the values
   std::string name;
   std::string description = {}; ///< for --help; empty if the forms have descriptions
   Kind kind = Text;
