@@ -18,6 +18,7 @@
 #include "pc/IR/Stages.h"
 #include "pcrt/block_codes.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include <map>
@@ -36,6 +37,65 @@ struct TrafficRow {
 };
 
 using Boxes = std::set<std::tuple<std::string, std::vector<int64_t>, std::vector<int64_t>>>;
+
+/// The ops of the forward pass that follow the seed of the backward pass, which pc-fuse moves before the loss. Results
+/// of the block that do not depend on the seed need them. Only gradients need values that are computed again.
+class ForwardAfterSeed {
+public:
+  explicit ForwardAfterSeed(Block &block) {
+    if (block.getOps<SeedOp>().empty() || !block.getOps<TaskOp>().empty())
+      return; // tasks begin their phases themselves
+    findGradients(block);
+    findNeeded(block);
+  }
+
+  SmallVector<Operation *> ops; ///< also those in fusions
+
+private:
+  using Values = llvm::DenseSet<Value>;
+  static void pass(Values &known, ValueRange from, ValueRange to) {
+    for (auto [a, b] : llvm::zip_equal(from, to))
+      if (known.contains(a))
+        known.insert(b);
+  }
+
+  void findGradients(Block &block) {
+    for (Operation &op : block) {
+      if (auto fusion = dyn_cast<FusionOp>(op)) {
+        Block &body = fusion.getBody().front();
+        pass(gradients, fusion.getInputs(), body.getArguments());
+        findGradients(body);
+        pass(gradients, body.getTerminator()->getOperands(), fusion->getResults());
+      } else if (isa<SeedOp>(op) ||
+                 llvm::any_of(op.getOperands(), [&](Value operand) { return gradients.contains(operand); })) {
+        gradients.insert_range(op.getResults());
+      }
+    }
+  }
+
+  void findNeeded(Block &block) {
+    for (Operation &op : llvm::reverse(block)) {
+      if (isa<SeedOp>(op))
+        return;
+      if (auto fusion = dyn_cast<FusionOp>(op)) {
+        Block &body = fusion.getBody().front();
+        pass(needed, fusion->getResults(), body.getTerminator()->getOperands());
+        findNeeded(body);
+        pass(needed, body.getArguments(), fusion.getInputs());
+        continue;
+      }
+      const bool isOfBlock = op.getNumResults() == 0 && !isa<FusionOp>(block.getParentOp());
+      if (!isOfBlock && llvm::none_of(op.getResults(), [&](Value result) { return needed.contains(result); }))
+        continue;
+      for (Value operand : op.getOperands())
+        if (!gradients.contains(operand))
+          needed.insert(operand);
+      ops.push_back(&op);
+    }
+  }
+
+  Values gradients, needed;
+};
 
 /// Sums over the ops of a step, in one walk.
 class Totals {
@@ -99,14 +159,15 @@ private:
           receive && flows.insert({receive.getStage(), receive.getFlow()}).second)
         messageBytes += static_cast<int64_t>(receive.getSlots()) * byteSize(receive.getValue().getType());
       flops += static_cast<double>(times) * flopsOf(&op);
-      // The sum of losses may follow the seed (pc-fuse).
-      if (phase == StepPhase::Forward || (phase == StepPhase::Backward && sourceName(&op) == "loss"))
+      if (phase == StepPhase::Forward)
         addForward(&op, times);
       if (auto parameter = dyn_cast<ParameterOp>(op))
         add(parameter);
       if (auto move = dyn_cast<MoveOpInterface>(op); move && hasTraffic(move.getMoveKind()))
         add(move, phase, times);
     }
+    for (Operation *op : ForwardAfterSeed(block).ops)
+      addForward(op, times);
   }
 
   /// Operations of the forward pass, separately for f32 and bf16.
