@@ -58,6 +58,7 @@ Options &pc::standin::options() {
     o->inFlight = number("PC_STANDIN_IN_FLIGHT", o->inFlight);
     o->timeoutSeconds = number("PC_STANDIN_TIMEOUT", 0);
     o->fewEpilogues = number("PC_STANDIN_FEW_EPILOGUES", 0);
+    o->noFloat8 = number("PC_STANDIN_NO_FLOAT8", 0);
     o->algorithmsDiffer = number("PC_STANDIN_ALGORITHMS", 0);
     o->cudnn = number("PC_STANDIN_CUDNN", o->cudnn);
     o->sumSeed = number("PC_STANDIN_SUMS", 0);

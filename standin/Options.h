@@ -34,6 +34,7 @@ struct Options {
   int inFlight = 1;              ///< Calls of NCCL at a time on a device.
   double timeoutSeconds = 0;     ///< The longest wait without any progress; 0: no limit.
   bool fewEpilogues = false;     ///< cuBLASLt has no epilogue except the bias.
+  bool noFloat8 = false;         ///< cuBLASLt has no products of floats of 8 bits.
   bool algorithmsDiffer = false; ///< cuBLASLt's algorithms differ in bits and times, differently on each rank.
   int cudnn = 91900;             ///< The version that cuDNN reports; it also has the faults of that version.
   uint64_t sumSeed = 0;          ///< The order of NCCL's additions; 0: that of the ranks.

@@ -208,7 +208,11 @@ LogicalResult Float8Scales::keepHistories() {
   for (auto &[key, history] : histories)
     if (key.second == static_cast<int>(Float8Operand::Matrix)) {
       loc = history.state.getLoc();
-      update(history, finite(largest(history.values[0].first)), coefficient);
+      // Reads the matrix before its update, so that the update can be in place.
+      builder.setInsertionPoint(accumulate);
+      Value magnitude = largest(history.values[0].first);
+      builder.setInsertionPoint(accumulate->getBlock()->getTerminator());
+      update(history, finite(magnitude), coefficient);
     }
   return success();
 }

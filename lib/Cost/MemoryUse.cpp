@@ -95,7 +95,7 @@ bool isWeight(Value value) {
   auto fusion = dyn_cast_or_null<FusionOp>(op); // of pc-multiply-codes
   const bool isCopy = roundsOperand(op) || isa_and_nonnull<AllGatherOp, ResizeOp>(op) ||
                       (einsum && isTransposition(einsum)) ||
-                      (fusion && isa<EncodeOp>(fusion.getBody().front().front()));
+                      (fusion && isa<EncodeOp, EncodeScaledOp>(fusion.getBody().front().front()));
   return isa_and_nonnull<ParameterOp>(op) || (isCopy && isWeight(op->getOperand(0)));
 }
 

@@ -72,8 +72,8 @@ static void addLossy(const json::Object &report, const Plan &plan, json::Array &
   if (int64_t decoded = most("operands", "decoded"))
     remarks.push_back(
         llvm::formatv("{0} operands of products are decoded to bf16, which takes longer than "
-                      "--precision=bf16; with --arch=sm_90a, products multiply floats of 8 bits if scales "
-                      "are per block and dims are multiples of 128",
+                      "--precision=bf16; with --arch=sm_90a, products multiply floats of 8 bits if dims are multiples "
+                      "of 128, or of 16 with one scale per operand",
                       decoded)
             .str());
 }

@@ -57,9 +57,9 @@ std::optional<SmallVector<int64_t>> pc::chooseBlock(ArrayRef<int64_t> shape,
   return divides(row) ? std::optional(row) : std::nullopt;
 }
 
-DecodeOp pc::float8BlocksOf(Value value) {
+DecodeOp pc::float8Of(Value value) {
   auto decode = value.getDefiningOp<DecodeOp>();
-  return decode && decode.getIsFloat8() && !shapeOf(decode.getScales()).empty() ? decode : DecodeOp();
+  return decode && decode.getIsFloat8() ? decode : DecodeOp();
 }
 
 bool pc::multipliesCodes(EinsumOp product) {

@@ -248,15 +248,19 @@ const Product &Values::withoutTranspositions(const Product &product, SmallVector
   return other ? *other : product;
 }
 
-/// Codes and scales that are transposed in the same way give the transposed value. The result is rounded before it is
-/// transposed, so that readers find the transposition.
+/// Codes and scales that are transposed in the same way give the transposed value, as do transposed codes with one
+/// scale. The result is rounded before it is transposed, so that readers find the transposition.
 Point Values::decoded(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
   SmallVector<Point, 2> points(operands);
   SmallVector<int64_t> block = recipe.block;
   Point codes, scales;
   const Product *turn = transposition(operands[0], codes), *same = transposition(operands[1], scales);
-  const bool turns = turn && same && turn->out.size() == block.size() && keyOf(*turn).point() == keyOf(*same).point();
-  if (turns) {
+  const bool hasOneScale = block.empty();
+  const bool turns = turn && (hasOneScale || (same && turn->out.size() == block.size() &&
+                                              keyOf(*turn).point() == keyOf(*same).point()));
+  if (turns && hasOneScale)
+    points[0] = codes;
+  else if (turns) {
     points = {codes, scales};
     for (auto [size, letter] : llvm::zip_equal(block, turn->in[0]))
       size = recipe.block[llvm::find(turn->out, letter) - turn->out.begin()];

@@ -17,7 +17,7 @@
 using namespace pcrt;
 
 // The layout that programs are compiled for: a struct of another size is another PCRT_ABI_VERSION.
-static_assert(PCRT_ABI_VERSION == 15 && sizeof(pcrt_kernel) == 48 && sizeof(pcrt_device_kernel) == 48 &&
+static_assert(PCRT_ABI_VERSION == 16 && sizeof(pcrt_kernel) == 48 && sizeof(pcrt_device_kernel) == 48 &&
               sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 192 &&
               sizeof(pcrt_move_desc) == 88 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
               sizeof(pcrt_program) == 224);

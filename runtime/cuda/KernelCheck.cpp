@@ -79,6 +79,7 @@ double load(const char *at, int32_t dtype, int64_t i) {
 /// The scale of element [row, i] of an operand with `rows` rows of k codes, or 1 if it has none.
 double scaleOf(const char *scales, int32_t kind, int64_t rows, int64_t k, int64_t row, int64_t i) {
   return kind == PCRT_SCALES_NONE      ? 1
+         : kind == PCRT_SCALES_ONE     ? load(scales, PCRT_F32, 0)
          : kind == PCRT_SCALES_VECTORS ? load(scales, PCRT_F32, i / 128 * rows + row)
                                        : load(scales, PCRT_F32, row / 128 * (k / 128) + i / 128);
 }

@@ -41,6 +41,7 @@
   X(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 26)                                                                           \
   X(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, 31)                                                                             \
   X(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, 32)                                                                             \
+  X(CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, 0)                                                                        \
   X(CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, 4)                                                                        \
   X(CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, 5)                                                                    \
   X(CUBLASLT_MATMUL_PREF_SEARCH_MODE, 0)                                                                               \

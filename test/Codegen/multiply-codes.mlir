@@ -72,7 +72,7 @@ func.func @gathered(%a: tensor<128x256xf8E4M3FN>, %s: tensor<128x2xf32>, %b: ten
 
 // The library has no product of two matrices with scales of squares, and none of E5M2 with E5M2; rows of 64 are not
 // whole squares.
-// REMARK: remark: pc-multiply-codes: 3 of 3 products with operands in fp8 decode them to bf16, because their dims on a rank are not multiples of 128
+// REMARK: remark: pc-multiply-codes: 3 of 3 products with operands in fp8 decode them to bf16, because their dims on a rank are not multiples of 128 (of 16, with one scale per operand)
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: pc.fusion
 func.func @others(%a: tensor<128x256xf8E4M3FN>, %s: tensor<1x2xf32>, %e: tensor<128x256xf8E5M2>, %u: tensor<128x2xf32>, %n: tensor<64x256xf8E4M3FN>, %v: tensor<64x2xf32>)
@@ -84,4 +84,63 @@ func.func @others(%a: tensor<128x256xf8E4M3FN>, %s: tensor<1x2xf32>, %e: tensor<
   %z = pc.decode float8 %n, %v : (tensor<64x256xf8E4M3FN>, tensor<64x2xf32>) -> tensor<64x256xbf16>
   %r = pc.einsum "m k, n k -> m n" %z, %z : (tensor<64x256xbf16>, tensor<64x256xbf16>) -> tensor<64x64xbf16>
   return %p, %q, %r : tensor<128x128xbf16>, tensor<128x128xbf16>, tensor<64x64xbf16>
+}
+
+// -----
+
+// With one scale per operand, dims are multiples of 16. All products of an operand share its codes, which one kernel
+// writes in both orders. It also computes what only the encoding reads.
+// CHECK-LABEL: func.func @scaled
+// CHECK-SAME: %[[X:[^:]*]]: tensor<2x24x48xbf16>, %[[W:[^:]*]]: tensor<48x5x32xf32>, %[[DY:[^:]*]]: tensor<2x24x5x32xbf16>, %[[SX:[^:]*]]: tensor<f32>, %[[SW:[^:]*]]: tensor<f32>, %[[SG:[^:]*]]: tensor<f32>
+// CHECK: %[[WC:.*]]:2 = pc.fusion (%[[V:.*]] = %[[W]] : tensor<48x5x32xf32> -> tensor<48x5x32xf32>, %[[S:.*]] = %[[SW]] : tensor<f32> ->
+// CHECK-NEXT: %[[C:.*]] = pc.encode_scaled %[[V]], %[[S]] : (tensor<48x5x32xf32>, tensor<f32>) -> tensor<48x5x32xf8E4M3FN>
+// CHECK-NEXT: %[[CT:.*]] = pc.einsum "x0 x1 x2 -> x1 x2 x0" %[[C]] : (tensor<48x5x32xf8E4M3FN>) -> tensor<5x32x48xf8E4M3FN>
+// CHECK-NEXT: pc.yield %[[C]], %[[CT]]
+// CHECK: %[[XC:.*]]:2 = pc.fusion (%[[V:.*]] = %[[X]] : tensor<2x24x48xbf16> -> tensor<2x24x48xbf16>, %[[S:.*]] = %[[SX]] : tensor<f32> ->
+// CHECK-NEXT: %[[G:.*]] = pc.activation gelu_tanh %[[V]]
+// CHECK-NEXT: %[[C:.*]] = pc.encode_scaled %[[G]], %[[S]]
+// CHECK-NEXT: %[[CT:.*]] = pc.einsum "x0 x1 x2 -> x2 x0 x1" %[[C]]
+// CHECK-NEXT: pc.yield %[[C]], %[[CT]]
+// CHECK: pc.fusion (%[[P:.*]] = %[[XC]]#0 : tensor<2x24x48xf8E4M3FN> -> {{[^ ]*}}, %[[SP:.*]] = %[[SX]] : tensor<f32> -> tensor<f32>, %[[Q:.*]] = %[[WC]]#1 : tensor<5x32x48xf8E4M3FN> -> {{[^ ]*}}, %[[SQ:.*]] = %[[SW]] : tensor<f32> ->
+// CHECK-NEXT: %[[A:.*]] = pc.decode float8 %[[P]], %[[SP]]
+// CHECK-NEXT: %[[B:.*]] = pc.decode float8 %[[Q]], %[[SQ]]
+// CHECK-NEXT: %[[Y:.*]] = pc.einsum "b s e, h d e -> b s h d" %[[A]], %[[B]]
+// CHECK-NEXT: pc.yield %[[Y]] : tensor<2x24x5x32xbf16>
+// CHECK: pc.fusion
+// CHECK-NEXT: pc.encode_scaled %{{.*}} -> tensor<2x24x5x32xf8E5M2>
+// CHECK: pc.einsum "b s h d, e h d -> b s e"
+// CHECK: pc.einsum "e b s, h d b s -> e h d" {{.*}} -> tensor<48x5x32xf32>
+// CHECK-NOT: pc.decode
+func.func @scaled(%x: tensor<2x24x48xbf16>, %w: tensor<48x5x32xf32>, %dy: tensor<2x24x5x32xbf16>, %sx: tensor<f32>, %sw: tensor<f32>, %sg: tensor<f32>)
+    -> (tensor<2x24x5x32xbf16>, tensor<2x24x48xbf16>, tensor<48x5x32xf32>) {
+  %wc = pc.encode_scaled %w, %sw : (tensor<48x5x32xf32>, tensor<f32>) -> tensor<48x5x32xf8E4M3FN>
+  %gelu = pc.activation gelu_tanh %x : (tensor<2x24x48xbf16>) -> tensor<2x24x48xbf16>
+  %xc = pc.encode_scaled %gelu, %sx : (tensor<2x24x48xbf16>, tensor<f32>) -> tensor<2x24x48xf8E4M3FN>
+  %xd = pc.decode float8 %xc, %sx : (tensor<2x24x48xf8E4M3FN>, tensor<f32>) -> tensor<2x24x48xbf16>
+  %wd = pc.decode float8 %wc, %sw : (tensor<48x5x32xf8E4M3FN>, tensor<f32>) -> tensor<48x5x32xbf16>
+  %y = pc.einsum "b s e, e h d -> b s h d" %xd, %wd : (tensor<2x24x48xbf16>, tensor<48x5x32xbf16>) -> tensor<2x24x5x32xbf16>
+  %gc = pc.encode_scaled %dy, %sg : (tensor<2x24x5x32xbf16>, tensor<f32>) -> tensor<2x24x5x32xf8E5M2>
+  %gd = pc.decode float8 %gc, %sg : (tensor<2x24x5x32xf8E5M2>, tensor<f32>) -> tensor<2x24x5x32xbf16>
+  %dx = pc.einsum "b s h d, e h d -> b s e" %gd, %wd : (tensor<2x24x5x32xbf16>, tensor<48x5x32xbf16>) -> tensor<2x24x48xbf16>
+  %dw = pc.einsum "b s e, b s h d -> e h d" %xd, %gd : (tensor<2x24x48xbf16>, tensor<2x24x5x32xbf16>) -> tensor<48x5x32xf32>
+  return %y, %dx, %dw : tensor<2x24x5x32xbf16>, tensor<2x24x48xbf16>, tensor<48x5x32xf32>
+}
+
+// -----
+
+// The library has no product of an operand with one scale and an operand with blocks, none of E5M2 with E5M2, and none of
+// 24 rows.
+// REMARK: remark: pc-multiply-codes: 3 of 3 products
+// CHECK-LABEL: func.func @mixed
+// CHECK-NOT: pc.fusion
+func.func @mixed(%a: tensor<128x256xf8E4M3FN>, %s: tensor<f32>, %t: tensor<128x2xf32>, %e: tensor<128x256xf8E5M2>, %n: tensor<24x256xf8E4M3FN>)
+    -> (tensor<128x128xbf16>, tensor<128x128xbf16>, tensor<24x128xbf16>) {
+  %x = pc.decode float8 %a, %s : (tensor<128x256xf8E4M3FN>, tensor<f32>) -> tensor<128x256xbf16>
+  %y = pc.decode float8 %a, %t : (tensor<128x256xf8E4M3FN>, tensor<128x2xf32>) -> tensor<128x256xbf16>
+  %p = pc.einsum "m k, n k -> m n" %x, %y : (tensor<128x256xbf16>, tensor<128x256xbf16>) -> tensor<128x128xbf16>
+  %z = pc.decode float8 %e, %s : (tensor<128x256xf8E5M2>, tensor<f32>) -> tensor<128x256xbf16>
+  %q = pc.einsum "m k, n k -> m n" %z, %z : (tensor<128x256xbf16>, tensor<128x256xbf16>) -> tensor<128x128xbf16>
+  %w = pc.decode float8 %n, %s : (tensor<24x256xf8E4M3FN>, tensor<f32>) -> tensor<24x256xbf16>
+  %r = pc.einsum "m k, n k -> m n" %w, %x : (tensor<24x256xbf16>, tensor<128x256xbf16>) -> tensor<24x128xbf16>
+  return %p, %q, %r : tensor<128x128xbf16>, tensor<128x128xbf16>, tensor<24x128xbf16>
 }

@@ -22,6 +22,7 @@ SIZES = CONFIG | dict(n_embd=128, n_inner=256, n_head=2, n_positions=128)
 WIDE = SIZES | dict(n_embd=256, n_inner=512, n_head=4, n_positions=256)  # two ranks can split its heads and sequences
 FP8 = ["--precision=fp8"]
 DEVICE = ["--target=cuda", "--arch=sm_90a"]
+NO_RESOURCE = 6  # the exit code
 SAME = [("dp=2", ["dp=2 --zero=1", "dp=2 --zero=2", "dp=2 --zero=3"]), ("dp=4", ["dp=4 --zero=1", "dp=4 --zero=2", "dp=4 --zero=3"]),
         ("1", ["1 --recompute=full", "1 --recompute=selective", "1 --offload=states,masters"])]
 ROUND = r"""
@@ -146,13 +147,12 @@ class Float8(ZeroPlus):
         self.needs("pc-compile", "model.mlir", *self.fp8, "-o", "host")
         self.needs(*self.runs("host", "1"), "--steps", 20, "--metrics", "host.jsonl")
         self.compare("losses of both targets", "losses", "host.jsonl", "device.jsonl", "--tolerance", 5e-3)
-        if self.fp8 == FP8:
-            operands = self.operands("device.json")
-            self.check("products multiply codes", operands["decoded"] == 0, operands, operands)
+        operands = self.operands("device.json")
+        self.check("products multiply codes", operands["decoded"] == 0, operands, operands)
         for arch in "sm_80", "sm_90a":
             self.needs("pc-compile", "model.mlir", *self.fp8, "--target=cuda", f"--arch={arch}", "--attention=generated", "--stand-in", "--check-kernels", "-o", "check")
             done = self.needs("./check", "--check-kernels")
-            wanted = ['"kind":"cast"', '"product":"einsum h.0.mlp.c_fc"'] if self.fp8 == FP8 and arch == "sm_90a" else ['"kernel":"encode']
+            wanted = ['"kind":"cast"', '"product":"einsum h.0.mlp.c_fc"'] if arch == "sm_90a" else ['"kernel":"encode']
             self.check(f"kernels of {arch}", '"ok":false' not in done.said and all(word in done.said for word in wanted), done.why(), f"{done.said.count('true')} cases")
             self.holds(f"the PTX of {arch}", sys.executable, ROOT / "test/tools/ptx-reader/read.py", "./check", words="kernels read, 0 findings")
 
@@ -167,7 +167,7 @@ class Float8(ZeroPlus):
         self.needs("pc-compile", "model.mlir", *FP8, *DEVICE, "--to=scheduled", "-o", "scheduled.mlir")
         text = (self.work / "scheduled.mlir").read_text()
         self.holds("the program is proved", "pc-opt", "scheduled.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}", "-o", "/dev/null")
-        turns = re.findall(r"pc.einsum \"x0 x1 x2 -> x2 x0 x1\" (%\S+) : \((tensor<\S+xf8E4M3FN>)\)", text)
+        turns = self.turned(text)
         first, other, *_ = dict.fromkeys(re.findall(r"= (%\S+ : tensor<2x1xf32>) ->", text))  # of one matrix in both layers
         mutants = [("another format", text.replace("f8E4M3FN", "f8E5M2")),
                    ("scales of another matrix", text.replace(f"= {first}", f"= {other}", 1)),
@@ -175,11 +175,24 @@ class Float8(ZeroPlus):
         for name, changed in mutants:
             (self.work / "mutant.mlir").write_text(changed)
             self.check(f"{name} is refused", turns and changed != text and self.call("pc-opt", "mutant.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}").code != 0)
+        self.tables()
+
+    def turned(self, text):
+        """Codes that are transposed."""
+        return re.findall(r"pc.einsum \"x0 x1 x2 -> x2 x0 x1\" (%\S+) : \((tensor<\S+xf8E4M3FN>)\)", text)
+
+    def tables(self):
         for to in "planned", "kernels":
-            self.needs("pc-compile", "model.mlir", *FP8, *DEVICE, f"--to={to}", "-o", f"{to}.mlir")
+            self.needs("pc-compile", "model.mlir", *self.fp8, *DEVICE, f"--to={to}", "-o", f"{to}.mlir")
         # Two of these edits change the stride of a dim that has one element.
         self.holds("tables with other numbers are refused", sys.executable, ROOT / "test/Codegen/verify-tables.py", "planned.mlir", "kernels.mlir", 24, "step|gemms",
                    words="pc_gemms: [1-9][0-9]* refused, [0-2] accepted", PATH=f"{BIN}:{os.environ['PATH']}")
+
+    def no_codes(self):
+        """If the library has no product of codes, the run ends with the product's name and what to do."""
+        command = self.program("device", "1", *self.fp8)
+        self.holds("a library without products of codes", *command, "--steps", 1, code=NO_RESOURCE, PC_STANDIN_NO_FLOAT8="1",
+                   words=r"matrix product 'einsum h\.\S+' \(\d+ x \d+, sums of \d+ products of E4M3 and E4M3, .* has no algorithm for this product of floats of 8 bits.*--arch=sm_90,")
 
     def equal(self, plans, phases=("local",), target=()):
         """In double precision a plan computes what the step does."""
@@ -256,6 +269,7 @@ def suite(case, quick, cuda):
     if cuda:
         case.both_targets()
         case.codes()
+        case.no_codes()
         return case.same_bits(quick)
     case.rounding()
     case.products()

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 from cases import ROOT, mesh_flags
-from float8 import FP8, SIZES, Float8
+from float8 import DEVICE, FP8, SIZES, Float8
 from zeropp import FREE
 
 CURRENT, DELAYED = [*FP8, "--fp8-scaling=current"], [*FP8, "--fp8-scaling=delayed"]
@@ -35,6 +35,8 @@ int main(void) {
 
 
 class Float8Scales(Float8):
+    fp8 = CURRENT
+
     def histories(self, folder):
         """The histories in a checkpoint, by kind and tensor: the values of all parts of the tensor that have one."""
         content = (self.work / folder / "training_state.safetensors").read_bytes()
@@ -117,6 +119,28 @@ class Float8Scales(Float8):
                 abs(x[0] / y[0] - 1) < (1e-6 if key[0] == "fp8_matrix_history" else 0.05) for x, y in zip(after[1][key], rows))}
             self.check(f"{plan}: the first step has the maxima of one rank", not wrong and set(after[1]) == set(one), wrong)
 
+    def codes(self):
+        """Products of codes with one scale per operand: mutants of formats, scales and orders are refused, also in tables."""
+        self.equal(["1", "dp=2 --zero=3"], ("scheduled", "planned"), DEVICE)
+        self.needs("pc-compile", "model.mlir", *self.fp8, *DEVICE, "--to=scheduled", "-o", "scheduled.mlir")
+        text = (self.work / "scheduled.mlir").read_text()
+        self.holds("the program is proved", "pc-opt", "scheduled.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}", "-o", "/dev/null")
+        products = re.findall(r"(?: *%\S+ = pc.decode float8 .*\n){2} *%\S+ = pc.einsum ", text)
+        self.check("all products multiply codes", len(products) == text.count("pc.decode float8") / 2 == 24, (len(products), text.count("pc.decode float8")))
+        # A fusion that encodes has the value and its scale; one that multiplies has the codes and scales of both operands.
+        given = re.findall(r"= (%\S+) : tensor<f32> -> tensor<f32>\) {\n *%\S+ = pc.encode_scaled", text)
+        read = re.search(r"= (%\S+) : tensor<f32> -> tensor<f32>, [^\n]*= (%\S+) : tensor<f32> -> tensor<f32>\) {\n *%\S+ = pc.decode float8", text)
+        mutants = [("another format", text.replace("f8E4M3FN", "f8E5M2")),
+                   ("the scale of another encoding", text.replace(f"= {given[1]} : tensor<f32> -> tensor<f32>) {{\n", f"= {given[0]} : tensor<f32> -> tensor<f32>) {{\n", 1)),
+                   ("the scale of the other operand", text.replace(read[0], read[0].replace(f"= {read[1]} :", f"= {read[2]} :", 1), 1))]
+        self.refuse(mutants, text)
+        # Both orders of tokens of a square: 128 sequences of 4 tokens instead of 4 sequences of 128.
+        turn = re.search(r'pc.einsum "x0 x1 x2 -> x2 x0 x1" \S+ : \(tensor<4x128x128xf8E4M3FN>\) -> tensor<128x4x128xf8E4M3FN>', text)
+        (self.work / "mutant.mlir").write_text(text.replace(turn[0], turn[0].replace("x2 x0 x1", "x1 x0 x2"), 1))
+        self.holds("codes in another order are refused", "pc-opt", "mutant.mlir", f"--pc-prove=reference={self.work / 'step.mlir'}", code=3,
+                   words="does not compute the same as the one-device program")
+        self.tables()
+
     def microbatches(self):
         """The maximum over microbatches is that of one batch: forward values of a row do not depend on the microbatch."""
         for name, flags in (("whole", []), ("parts", ["--microbatches=2"])):
@@ -193,10 +217,22 @@ class Float8Scales(Float8):
             self.check(f"{name} is refused", changed != text and done.code and "does not compute the same as the one-device program" in done.said, done.why())
 
     def narrow(self):
-        """Dims need not be multiples of 128."""
-        self.begin(SIZES | dict(n_embd=64, n_inner=96))
-        for flags in CURRENT, DELAYED:
-            self.needs(*self.program("narrow", "1", *flags), "--steps", 3)
+        """Dims need not be multiples of 128. A GPU multiplies codes if they are multiples of 16."""
+        for width in 80, 72:
+            self.begin(SIZES | dict(n_embd=width, n_inner=208, n_head=1, n_positions=80))
+            for flags in CURRENT, DELAYED:
+                command = self.program("narrow", "1", *flags)
+                self.needs(*command, "--steps", 3, "--metrics", "narrow.jsonl")
+                if not self.target:
+                    continue
+                self.needs("pc-compile", "model.mlir", *flags, "-o", "host")
+                self.needs(*self.runs("host", "1"), "--steps", 3, "--metrics", "host.jsonl")
+                self.compare(f"{width}, {flags[1]}: losses of both targets", "losses", "host.jsonl", "narrow.jsonl", "--tolerance", 5e-3)
+                operands = self.operands("narrow.json")
+                self.check(f"{width}, {flags[1]}: products that decode", (operands["decoded"] == 0) == (width % 16 == 0), operands, operands)
+                self.needs("pc-compile", "model.mlir", *flags, *DEVICE, "--stand-in", "--check-kernels", "-o", "check")
+                done = self.needs("./check", "--check-kernels")
+                self.check(f"{width}, {flags[1]}: kernels", '"ok":false' not in done.said, done.why(), f"{done.said.count('true')} cases")
         self.check("a narrow model", True)
 
     def refused(self):
@@ -213,9 +249,12 @@ def suite(case, quick, cuda):
         case.fp8 = flags
         if cuda:
             case.both_targets()
+            if flags == CURRENT or not quick:
+                case.codes()
         case.same_bits(quick)
     if cuda:
-        return
+        case.no_codes()
+        return case.narrow()
     case.scales()
     case.products()
     case.history(["dp=2 --zero=1"] if quick else ["dp=2", "dp=2 --zero=1", "dp=4 --zero=3"])

@@ -60,7 +60,7 @@ def ExpandRouted : Pass<"pc-expand-routed", "mlir::ModuleOp"> {
 def MultiplyCodes : Pass<"pc-multiply-codes", "mlir::ModuleOp"> {
   let summary = "Products of decoded floats of 8 bits -> products of the codes";
   let description = [{
-    Local program -> local program, for GPUs whose cuBLASLt multiplies floats of 8 bits with a scale for 128 or 128 x 128
+    Local program -> local program, for GPUs whose cuBLASLt multiplies floats of 8 bits with one scale per operand, or a scale for 128 or 128 x 128
     elements. A product whose operands are both decoded from such codes becomes a fusion, which is one call of the library. The library
     needs the contracted dims last in both operands, and scales in an order of its own. So codes are also stored transposed where a product contracts
     the first dims, and the kernel that encodes a value writes all of its orders (another fusion).
@@ -94,7 +94,7 @@ def MultiplyCodes : Pass<"pc-multiply-codes", "mlir::ModuleOp"> {
     ```
 
     If ops by element compute an encoded value, and only the backward pass reads their other results, the kernel that encodes also computes them.
-    A product stays as it is if its dims on the rank are not multiples of 128 or its blocks are others; a remark gives their number.
+    A product stays as it is if its dims on the rank are not multiples of 128 (of 16, with one scale per operand), or its blocks are others; a remark gives their number.
   }];
 }
 

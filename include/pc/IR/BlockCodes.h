@@ -25,8 +25,8 @@ std::optional<llvm::SmallVector<int64_t>> chooseBlock(
 llvm::SmallVector<int64_t> shapeOfScales(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> block);
 /// Whether the op rounds its operand, to another type or to codes. `op` may be null.
 inline bool roundsOperand(mlir::Operation *op) { return llvm::isa_and_nonnull<CastOp, EncodeOp, EncodeScaledOp>(op); }
-/// The op that decodes `value` from floats of 8 bits with scales per block, or null.
-DecodeOp float8BlocksOf(mlir::Value value);
+/// The op that decodes `value` from floats of 8 bits, or null.
+DecodeOp float8Of(mlir::Value value);
 /// Whether the einsum is a product of codes: in a fusion, it multiplies two operands that the fusion decodes from
 /// floats of 8 bits.
 bool multipliesCodes(EinsumOp product);

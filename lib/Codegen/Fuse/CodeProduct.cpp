@@ -21,13 +21,17 @@ static int64_t runOf(ArrayRef<int64_t> sizes, ArrayRef<int64_t> block) {
 }
 
 std::optional<CodeTile> pc::codeTile(ArrayRef<int64_t> shape, ArrayRef<int64_t> scales, size_t leading) {
+  const int64_t rows = ShapedType::getNumElements(shape.take_front(leading)),
+                columns = ShapedType::getNumElements(shape.drop_front(leading));
+  if (scales.empty())
+    return rows % CodeTile::unit == 0 && columns % CodeTile::unit == 0
+               ? std::optional(CodeTile{rows, columns, rows, columns})
+               : std::nullopt;
   std::optional<SmallVector<int64_t>> block = blockOf(shape, scales);
   if (!block)
     return std::nullopt;
   const ArrayRef<int64_t> sides(*block);
-  CodeTile tile{ShapedType::getNumElements(shape.take_front(leading)),
-                ShapedType::getNumElements(shape.drop_front(leading)),
-                runOf(shape.take_front(leading), sides.take_front(leading)),
+  CodeTile tile{rows, columns, runOf(shape.take_front(leading), sides.take_front(leading)),
                 runOf(shape.drop_front(leading), sides.drop_front(leading))};
   auto isSide = [](int64_t size) { return size == 1 || size == CodeTile::side; };
   const bool fits = tile.rows % CodeTile::side == 0 && tile.columns % CodeTile::side == 0 && isSide(tile.blockRows) &&
@@ -62,7 +66,9 @@ std::optional<CodeProduct> pc::asCodeProduct(FusionOp fusion) {
       return std::nullopt;
     const int64_t block = ShapedType::getNumElements(shapeOf(codes)) / ShapedType::getNumElements(shapeOf(ofScales));
     found.operands[i] = {fusion.getInputs()[codes.getArgNumber()], fusion.getInputs()[ofScales.getArgNumber()],
-                         block == CodeTile::side ? PCRT_SCALES_VECTORS : PCRT_SCALES_SQUARES};
+                         shapeOf(ofScales).empty() ? PCRT_SCALES_ONE
+                         : block == CodeTile::side ? PCRT_SCALES_VECTORS
+                                                   : PCRT_SCALES_SQUARES};
   }
   return found;
 }
@@ -84,16 +90,22 @@ bool pc::isByElement(Operation *op) {
                       [&](const auto &dims) { return ArrayRef<int>(dims) == ArrayRef<int>(rule.results[0]); });
 }
 
+/// The op that encodes a value and has `result` as a result, or null.
+static Operation *encodingOf(Value result) {
+  Operation *op = result.getDefiningOp();
+  return op && isFloat8Encoding(op) ? op : nullptr;
+}
+
 std::optional<TiledCodes> pc::asTiledCodes(FusionOp fusion) {
   Block &body = fusion.getBody().front();
   size_t leading = 0;
   TiledCodes found;
   for (Operation &op : body.without_terminator()) {
-    if (auto encode = dyn_cast<EncodeOp>(op)) {
-      if (!encode.getIsFloat8() || (found.value && found.value != encode.getX()))
+    if (isFloat8Encoding(&op)) {
+      if (found.value && found.value != op.getOperand(0))
         return std::nullopt;
-      found.value = encode.getX();
-      found.encodings.push_back({encode, {}, {}});
+      found.value = op.getOperand(0);
+      found.encodings.push_back({&op, {}, {}});
       continue;
     }
     if (!found.value && isByElement(&op)) {
@@ -102,22 +114,24 @@ std::optional<TiledCodes> pc::asTiledCodes(FusionOp fusion) {
     }
     auto turn = dyn_cast<EinsumOp>(op);
     const size_t dims = turn ? turnedDims(turn) : 0;
-    if (!dims || (leading && dims != leading) || !turn.getInputs()[0].getDefiningOp<EncodeOp>())
+    if (!dims || (leading && dims != leading) || !encodingOf(turn.getInputs()[0]))
       return std::nullopt;
     leading = dims;
   }
   for (TiledCodes::Encoding &one : found.encodings) {
-    std::optional<CodeTile> tile = codeTile(shapeOf(one.encode.getX()), shapeOf(one.encode.getScales()), leading);
-    if (!tile)
+    auto blocks = dyn_cast<EncodeOp>(one.encode);
+    std::optional<CodeTile> tile =
+        codeTile(shapeOf(found.value), blocks ? shapeOf(blocks.getScales()) : ArrayRef<int64_t>(), leading);
+    if (!tile || (!blocks && !isa<BlockArgument>(one.encode->getOperand(1))))
       return std::nullopt;
     one.tile = *tile;
   }
   for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
     auto turn = value.getDefiningOp<EinsumOp>();
-    Value made = turn && turn.getInputs()[0].getDefiningOp<EncodeOp>() ? turn.getInputs()[0] : value;
+    Value made = turn && encodingOf(turn.getInputs()[0]) ? turn.getInputs()[0] : value;
     for (TiledCodes::Encoding &one : found.encodings)
       if (made.getDefiningOp() == one.encode)
-        one.stored.push_back({made == one.encode.getScales(), turn != nullptr, static_cast<unsigned>(i)});
+        one.stored.push_back({made != one.encode->getResult(0), turn != nullptr, static_cast<unsigned>(i)});
     if (llvm::is_contained(found.computed, value.getDefiningOp()))
       found.kept.push_back({value, static_cast<unsigned>(i)});
   }

@@ -11,12 +11,12 @@ namespace pc {
 
 /// A value as a matrix: the product of its leading dims, and that of the others. A block is a run of elements of each.
 struct CodeTile {
-  static constexpr int64_t side =
-      128; ///< both sizes are multiples of it, and so a kernel works on squares of this side
+  static constexpr int64_t side = 128; ///< of the squares on which kernels work; with blocks, both sizes are multiples of it
+  static constexpr int64_t unit = 16;  ///< with one scale, both sizes are multiples of it
   int64_t rows = 1, columns = 1;
-  int64_t blockRows = 1, blockColumns = 1; ///< 1 x 128, 128 x 1 or 128 x 128
+  int64_t blockRows = 1, blockColumns = 1; ///< 1 x 128, 128 x 1 or 128 x 128; the matrix, if it has one scale
 };
-/// Returns the matrix of a value with scales of this shape, or std::nullopt if it is none.
+/// Returns the matrix of a value with scales of this shape, or std::nullopt if it is none. A scalar is one scale.
 std::optional<CodeTile> codeTile(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> scales, size_t leading);
 
 /// Returns the number of leading dims that a transposition moves to the end; 0 if it does something else.
@@ -38,6 +38,13 @@ std::optional<CodeProduct> asCodeProduct(FusionOp fusion);
 /// value by squares can compute it.
 bool isByElement(mlir::Operation *op);
 
+/// The op that encodes a value as floats of 8 bits, with scales of blocks or a given scale. Operand 0 is the value, and
+/// result 0 has the codes.
+inline bool isFloat8Encoding(mlir::Operation *op) {
+  auto blocks = llvm::dyn_cast<EncodeOp>(op);
+  return blocks ? blocks.getIsFloat8() : llvm::isa<EncodeScaledOp>(op);
+}
+
 /// A kernel that encodes one value, as a matrix of squares, in one or several ways.
 struct TiledCodes {
   /// A result of the fusion: codes or scales, transposed if `turned`.
@@ -46,7 +53,7 @@ struct TiledCodes {
     unsigned number; ///< of the result
   };
   struct Encoding {
-    mutable EncodeOp encode;
+    mlir::Operation *encode; ///< see isFloat8Encoding
     CodeTile tile;
     llvm::SmallVector<Stored, 4> stored;
   };

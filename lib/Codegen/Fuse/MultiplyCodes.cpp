@@ -4,11 +4,12 @@
 // transpositions in the program, which the interpreter computes and the proof compares. Products that do not fit decode
 // their operands as before.
 //
-// On compute capability 9.0, and on no other, cuBLASLt multiplies blocks of 128. It requires: the contracted dim
-// contiguous in both operands; pointers and rows at multiples of 16 bytes; scales of 128 x 128 elements in at most one
-// operand; E4M3 in at least one (cuBLAS 12.9 documentation, "128-element 1D and 128x128 2D Block Scaling For FP8 Data
-// Types", and the tables of cublasLtMatmul). Dims of products here are multiples of 128, so that kernels which write
-// codes work on whole squares.
+// On compute capability 9.0, and on no other, cuBLASLt multiplies blocks of 128. Operands with one scale each are also
+// for other devices, but those above 9.0 have other layouts. The library requires: the contracted dim contiguous in both
+// operands; pointers and rows at multiples of 16 bytes; scales of 128 x 128 elements in at most one operand, and one
+// scale in none or both; E4M3 in at least one (cuBLAS 12.9 documentation, "Tensorwide Scaling For FP8 Data Types",
+// "128-element 1D and 128x128 2D Block Scaling For FP8 Data Types", and the tables of cublasLtMatmul). With blocks,
+// dims of products here are multiples of 128, so that kernels which write codes work on whole squares.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_MULTIPLYCODES
 #include "pc/Codegen/Passes.h"
@@ -41,12 +42,14 @@ struct Reading {
   bool turned = false;                ///< contracted dims are the first ones, so codes have to be stored transposed
   bool isMatrix = false;              ///< a scale belongs to 128 x 128 elements
 
+  bool hasOneScale() const { return shapeOf(decode.getScales()).empty(); }
   size_t leading() const { return turned ? contracted.size() : outer.size(); }
 };
 
-/// Returns std::nullopt if the dims are not two such groups, or if blocks are not runs of 128 contracted elements.
+/// Returns std::nullopt if the dims are not two such groups, or if blocks are not runs of 128 contracted elements. With
+/// one scale, sizes are multiples of 16.
 std::optional<Reading> readingOf(Value operand, ArrayRef<int> factors, ArrayRef<int> k) {
-  Reading reading{float8BlocksOf(operand), {}, {}};
+  Reading reading{float8Of(operand), {}, {}};
   for (int factor : factors)
     (llvm::is_contained(k, factor) ? reading.contracted : reading.outer).push_back(factor);
   if (reading.contracted.empty() || reading.outer.empty())
@@ -58,6 +61,8 @@ std::optional<Reading> readingOf(Value operand, ArrayRef<int> factors, ArrayRef<
       codeTile(shapeOf(reading.decode.getCodes()), shapeOf(reading.decode.getScales()), reading.leading());
   if (ArrayRef<int>(inOrder) != factors || !tile)
     return std::nullopt;
+  if (reading.hasOneScale())
+    return reading;
   reading.isMatrix = tile->blockRows == tile->blockColumns;
   const int64_t along = reading.turned ? tile->blockRows : tile->blockColumns;
   return along == CodeTile::side ? std::optional(reading) : std::nullopt;
@@ -71,15 +76,19 @@ public:
   void run(ModuleOp module) {
     SmallVector<EinsumOp> products;
     module.walk([&](EinsumOp op) {
-      if (op.getInputs().size() == 2 && !op.getMask() && llvm::all_of(op.getInputs(), float8BlocksOf))
+      if (op.getInputs().size() == 2 && !op.getMask() && llvm::all_of(op.getInputs(), float8Of))
         products.push_back(op);
     });
     numProducts = products.size();
     for (EinsumOp product : products)
       numMultiplied += multiply(product);
-    llvm::MapVector<std::tuple<Value, Block *, size_t>, SmallVector<EncodeOp>> groups;
+    // Encodings of one value with different given scales are separate, because a scale may be computed after the first
+    // encoding.
+    llvm::MapVector<std::tuple<Value, Block *, size_t, Value>, SmallVector<Operation *>> groups;
     for (auto &[encode, turns] : turnsOf)
-      groups[{encode.getX(), encode->getBlock(), turnedDims(turns.front())}].push_back(encode);
+      groups[{encode->getOperand(0), encode->getBlock(), turnedDims(turns.front()),
+              isa<EncodeScaledOp>(encode) ? encode->getOperand(1) : Value()}]
+          .push_back(encode);
     for (auto &[key, encodes] : groups)
       fuseEncodings(encodes);
   }
@@ -106,7 +115,8 @@ private:
       dims.append(columns.outer);
       return ArrayRef<int>(dims) == ArrayRef<int>(rule.results[0]);
     };
-    if ((readings[0].isMatrix && readings[1].isMatrix) || (isE5M2(readings[0]) && isE5M2(readings[1])) ||
+    if (readings[0].hasOneScale() != readings[1].hasOneScale() ||
+        (readings[0].isMatrix && readings[1].isMatrix) || (isE5M2(readings[0]) && isE5M2(readings[1])) ||
         readings[0].contracted != readings[1].contracted ||
         (!isResult(readings[0], readings[1]) && !isResult(readings[1], readings[0])))
       return false;
@@ -126,7 +136,8 @@ private:
     return true;
   }
 
-  /// Decodes an operand in the order of the library, before `product`. The new ops are appended to `ops`.
+  /// Decodes an operand in the order of the library, before `product`. The new ops are appended to `ops`. One scale has
+  /// no order.
   /// Scales of vectors are stored transposed: those of all rows for the first 128 contracted elements come first.
   /// Scales of squares are stored by rows of squares (cuBLAS documentation, "Scaling factors layouts").
   Value read(const Reading &reading, EinsumOp product, SmallVectorImpl<Operation *> &ops) {
@@ -136,7 +147,9 @@ private:
     if (reading.turned)
       codes = ordered(codes, leading, product);
     builder.setInsertionPoint(product);
-    if (reading.isMatrix) {
+    if (reading.hasOneScale()) {
+      // as it is
+    } else if (reading.isMatrix) {
       scales = reading.turned ? ordered(scales, leading, product) : scales;
     } else {
       // Stored in the order of contracted dims, then outer ones, which is the order of a value that is turned.
@@ -180,7 +193,8 @@ private:
   /// Codes or scales in the order of a product. They are transposed where they are encoded or, if they come from
   /// another rank or task, before their first reader in a block.
   Value ordered(Value value, size_t leading, EinsumOp reader) {
-    auto encode = value.getDefiningOp<EncodeOp>();
+    Operation *encode = value.getDefiningOp();
+    encode = encode && isFloat8Encoding(encode) ? encode : nullptr;
     Value &known = orders[{value, encode ? encode->getBlock() : reader->getBlock(), leading}];
     if (known)
       return known;
@@ -188,7 +202,7 @@ private:
       builder.setInsertionPointAfter(encode);
     else
       builder.setInsertionPoint(reader);
-    EinsumOp made = turn(value, leading, encode ? encode.getLoc() : reader.getLoc());
+    EinsumOp made = turn(value, leading, (encode ? encode : reader.getOperation())->getLoc());
     if (encode)
       turnsOf[encode].push_back(made);
     return known = made.getResult();
@@ -196,13 +210,13 @@ private:
 
   /// The ops by element that compute `value` only for ops before which their kernel is placed, in block order. Results
   /// that the backward pass also reads are kept in any case.
-  void addProducers(Value value, EncodeOp at, llvm::SetVector<Operation *> &ops) {
+  void addProducers(Value value, Operation *at, llvm::SetVector<Operation *> &ops) {
     Operation *op = value.getDefiningOp();
     if (!op || op->getBlock() != at->getBlock() || !isByElement(op) || ops.contains(op) || !inOnePass(op, at))
       return;
     for (Operation *user : op->getUsers()) {
       Operation *inBlock = at->getBlock()->findAncestorOpInBlock(*user);
-      const bool isInside = inBlock && (ops.contains(inBlock) || isa<EncodeOp>(inBlock));
+      const bool isInside = inBlock && (ops.contains(inBlock) || isFloat8Encoding(inBlock));
       if (!isInside && inBlock && (!at->isBeforeInBlock(inBlock) || inOnePass(at, inBlock)))
         return;
     }
@@ -213,18 +227,18 @@ private:
 
   /// Fuses the encodings of one value, which one kernel computes from one read of it, or from one read of the operands
   /// of the ops that compute it.
-  void fuseEncodings(ArrayRef<EncodeOp> encodes) {
-    SmallVector<EncodeOp> inOrder(encodes);
-    llvm::sort(inOrder, [](EncodeOp a, EncodeOp b) { return a->isBeforeInBlock(b); });
+  void fuseEncodings(ArrayRef<Operation *> encodes) {
+    SmallVector<Operation *> inOrder(encodes);
+    llvm::sort(inOrder, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
     while (!inOrder.empty()) {
       // Codes of the backward pass are not computed in the forward pass, where they would be kept.
-      EncodeOp first = inOrder.front();
+      Operation *first = inOrder.front();
       llvm::SetVector<Operation *> producers;
-      addProducers(first.getX(), first, producers);
+      addProducers(first->getOperand(0), first, producers);
       SmallVector<Operation *> ops = producers.takeVector();
       llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
       size_t taken = 0;
-      for (EncodeOp encode : inOrder) {
+      for (Operation *encode : inOrder) {
         if (!inOnePass(first, encode))
           break;
         ops.push_back(encode);
@@ -243,7 +257,7 @@ private:
   }
 
   OpBuilder builder;
-  llvm::MapVector<EncodeOp, SmallVector<EinsumOp>> turnsOf; ///< the transpositions next to an encoding
+  llvm::MapVector<Operation *, SmallVector<EinsumOp>> turnsOf; ///< the transpositions next to an encoding
   llvm::DenseMap<std::tuple<Value, Block *, size_t>, Value> orders;
 };
 
@@ -255,7 +269,7 @@ struct MultiplyCodes : pc::impl::MultiplyCodesBase<MultiplyCodes> {
     if (size_t kept = multiplier.numProducts - multiplier.numMultiplied)
       getOperation().emitRemark() << "pc-multiply-codes: " << kept << " of " << multiplier.numProducts
                                   << " products with operands in fp8 decode them to bf16, because their dims on a rank "
-                                     "are not multiples of 128";
+                                     "are not multiples of 128 (of 16, with one scale per operand)";
   }
 };
 

@@ -10,6 +10,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/AnyOp.h"
+#include "pc/IR/BlockCodes.h"
 #include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
 
@@ -68,10 +69,18 @@ static bool isKeyCounts(Operation *op, Value operand) {
          typeOf(operand).getRank() > 0;
 }
 
+/// Returns true if an operand is the given scale of floats of 8 bits. A scale that is not positive makes all codes 0.
+static bool isGivenScale(Operation *op, unsigned operand) {
+  auto isScale = [](OpOperand &use) { return isa<EncodeScaledOp>(use.getOwner()) && use.getOperandNumber() == 1; };
+  auto fusion = dyn_cast<FusionOp>(op);
+  return fusion ? llvm::any_of(fusion.getBody().getArgument(operand).getUses(), isScale)
+                : isScale(op->getOpOperand(operand));
+}
+
 /// The kind of numbers to draw for an operand, so that a kernel does not index beyond a table or divide by zero.
 KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
-  KernelSample sample{.positive = wantsPositive(op)};
+  KernelSample sample{.positive = wantsPositive(op) || isGivenScale(op, operand)};
   auto isMask = [&](EinsumOp einsum) {
     auto argument = dyn_cast<BlockArgument>(einsum.getMask());
     return (argument && isa<FusionOp>(op) ? op->getOperand(argument.getArgNumber()) : einsum.getMask()) == value;

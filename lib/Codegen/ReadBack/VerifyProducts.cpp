@@ -182,6 +182,10 @@ struct FactorOfCodes {
                       ofScales = cast<RankedTensorType>(decode.getScales().getType()).getShape();
     if (words.size() != codes.size() || llvm::any_of(ArrayRef(words).drop_front(outer), isKept))
       return;
+    if (ofScales.empty()) {
+      kind = PCRT_SCALES_ONE, scales = of.outside(decode.getScales());
+      return;
+    }
     int64_t rows = 1, along = 1; // of a block
     for (size_t dim = 0; dim < codes.size(); ++dim)
       (dim < outer ? rows : along) *= codes[dim] / ofScales[dim];
@@ -210,12 +214,15 @@ static int32_t typeOfOperand(Value value) {
 }
 
 /// Returns true if the library can multiply codes as a row says: k is the last dim of both operands, sizes are
-/// multiples of a block, and one operand at most has scales of squares, and one at most E5M2.
+/// multiples of a block (of 16, with one scale per operand), and one operand at most has scales of squares, and one at
+/// most E5M2.
 static bool canMultiplyCodes(const pcrt_gemm_desc &row) {
   auto both = [](int32_t a, int32_t b, int32_t what) { return a == what && b == what; };
-  return row.a_k_stride == 1 && row.b_k_stride == 1 && row.batch == 1 && row.m % 128 == 0 && row.n % 128 == 0 &&
-         row.k % 128 == 0 && !both(row.a_scales, row.b_scales, PCRT_SCALES_SQUARES) &&
-         !both(row.a_dtype, row.b_dtype, PCRT_E5M2);
+  const bool hasOne = both(row.a_scales, row.b_scales, PCRT_SCALES_ONE);
+  const int64_t unit = hasOne ? 16 : 128;
+  return row.a_k_stride == 1 && row.b_k_stride == 1 && row.batch == 1 && row.m % unit == 0 && row.n % unit == 0 &&
+         row.k % unit == 0 && (hasOne || (row.a_scales != PCRT_SCALES_ONE && row.b_scales != PCRT_SCALES_ONE)) &&
+         !both(row.a_scales, row.b_scales, PCRT_SCALES_SQUARES) && !both(row.a_dtype, row.b_dtype, PCRT_E5M2);
 }
 
 /// Returns the pcrt layout (PCRT_LIES_...) of a value with these letters, and those of its letters that `mask` does not

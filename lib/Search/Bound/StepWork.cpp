@@ -28,7 +28,7 @@ static double bytesAsSent(ParameterOp parameter) {
 }
 
 static bool readsOnlyFloat8(EinsumOp product) {
-  return product && product.getInputs().size() == 2 && llvm::all_of(product.getInputs(), float8BlocksOf);
+  return product && product.getInputs().size() == 2 && llvm::all_of(product.getInputs(), float8Of);
 }
 
 /// Counts the products in a fusion, but not the fusion itself. A causal attention needs half of its scores. Products in

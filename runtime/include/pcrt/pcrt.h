@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 15
+#define PCRT_ABI_VERSION 16
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -62,11 +62,12 @@ typedef enum pcrt_epilogue {
 } pcrt_epilogue;
 
 /** The scales of an operand that has floats of 8 bits. Its element is code times scale; `rows` is m of a, n of b, and
- * is a multiple of 128, as k is. */
+ * is a multiple of 128, as k is; with one scale, of 16. */
 typedef enum pcrt_scales {
   PCRT_SCALES_NONE = 0,
   PCRT_SCALES_VECTORS = 1, /* for 128 elements along k: f32 [k / 128, rows] */
   PCRT_SCALES_SQUARES = 2, /* for 128 x 128 elements: f32 [rows / 128, k / 128]; of one operand at most */
+  PCRT_SCALES_ONE = 3,     /* for all elements: f32; of both operands */
 } pcrt_scales;
 
 /** The operation of a product on rows, which are the entries [token, expert] of a mask that are not 0, ordered by

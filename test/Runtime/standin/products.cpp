@@ -211,7 +211,7 @@ void testSharedWorkspace() {
   OK(cublasLtMatmulPreferenceDestroy(preference));
 }
 
-/// A product of floats of 8 bits, with scales for vectors or squares of 128. Fields may be changed to what the library
+/// A product of floats of 8 bits, with one scale per operand, or scales for vectors or squares of 128. Fields may be changed to what the library
 /// does not have.
 struct CodeCase {
   int64_t m = 128, n = 256, k = 384;
@@ -221,6 +221,7 @@ struct CodeCase {
   int8_t fast = 0;
   int epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   int64_t scalesAt = 0; ///< Bytes after an aligned address.
+  int32_t batch = 1;
 };
 
 /// The number of a code (OCP 8-bit Floating Point Specification), by its fields.
@@ -233,10 +234,10 @@ double numberOf(uint8_t code, bool e5m2) {
 
 /// Runs the product. Returns "" if all elements are right, or why the stand-in refuses it.
 std::string runCodes(const CodeCase &test) {
-  const int64_t blocks = test.k / 128, row = (blocks + 3) / 4 * 4;
+  const int64_t blocks = (test.k + 127) / 128, row = (blocks + 3) / 4 * 4;
   auto *a = deviceArray<uint8_t>(test.m * test.k), *b = deviceArray<uint8_t>(test.n * test.k);
   auto *d = deviceArray<char>(test.m * test.n * 4);
-  auto *scalesA = deviceArray<float>(test.m * row + 8) + test.scalesAt / 4,
+  auto *scalesA = reinterpret_cast<float *>(deviceArray<char>(4 * (test.m * row + 8)) + test.scalesAt),
        *scalesB = deviceArray<float>(test.n * row + 8);
   auto fill = [](uint8_t *codes, int64_t count, int64_t step) { // magnitudes below 2
     for (int64_t i = 0; i < count; ++i)
@@ -262,13 +263,17 @@ std::string runCodes(const CodeCase &test) {
   OK(cublasLtMatrixLayoutCreate(&ofB, test.typeB, test.transB ? test.n : test.k, test.transB ? test.k : test.n,
                                 test.transB ? test.n : test.k));
   OK(cublasLtMatrixLayoutCreate(&ofD, test.result, test.m, test.n, test.m));
+  for (cublasLtMatrixLayout_t layout : {ofA, ofB, ofD})
+    OK(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &test.batch, sizeof test.batch));
   const float one = 1, zero = 0;
   std::string why;
   if (cublasLtMatmul(handle, desc, &one, a, ofA, b, ofB, &zero, d, ofD, d, ofD, nullptr, nullptr, 0, stream))
     why = cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED);
   OK(cuStreamSynchronize(stream));
   auto scaleOf = [&](const float *scales, int mode, int64_t rows, int64_t r, int64_t block) {
-    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ? scales[block * rows + r] : scales[r / 128 * row + block];
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F   ? scales[0]
+           : mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ? scales[block * rows + r]
+                                                             : scales[r / 128 * row + block];
   };
   for (int64_t i = 0; why.empty() && i < test.m * test.n; i += 97) {
     const int64_t r = i % test.m, c = i / test.m;
@@ -288,15 +293,33 @@ std::string runCodes(const CodeCase &test) {
 
 /// Products of floats of 8 bits that the library has, and others.
 void testCodes() {
-  const int vectors = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, squares = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
-  for (auto [modeA, modeB] : {std::pair(vectors, vectors), std::pair(vectors, squares), std::pair(squares, vectors)})
+  const int vectors = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, squares = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F,
+            whole = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  for (auto [modeA, modeB] : {std::pair(vectors, vectors), std::pair(vectors, squares), std::pair(squares, vectors),
+                              std::pair(whole, whole)})
     for (int result : {CUDA_R_16BF, CUDA_R_32F})
       for (int typeB : {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2})
         expect(runCodes({.typeB = typeB, .result = result, .modeA = modeA, .modeB = modeB}).empty(),
                "a product of floats of 8 bits");
   auto refused = [&](const CodeCase &test, const char *why) { expect(has(runCodes(test), why), why); };
   refused({.modeA = squares, .modeB = squares}, "scales of 128 x 128 blocks in both operands");
-  refused({.modeA = 0}, "scale mode 0");
+  for (int type : {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2})
+    expect(runCodes({.m = 48, .n = 80, .k = 144, .typeA = type, .modeA = whole, .modeB = whole, .scalesAt = 4}).empty(),
+           "a product of floats of 8 bits with one scale per operand");
+  refused({.modeA = 1}, "scale mode 1");
+  refused({.modeA = whole}, "one scale for one operand, and block scales for the other");
+  refused({.modeB = whole}, "one scale for one operand, and block scales for the other");
+  for (int mode : {whole, vectors}) {
+    refused({.typeA = CUDA_R_8F_E5M2, .typeB = CUDA_R_8F_E5M2, .modeA = mode, .modeB = mode}, "E5M2 times E5M2");
+    refused({.modeA = mode, .modeB = mode, .transA = 0}, "a layout other than TN");
+    refused({.modeA = mode, .modeB = mode, .epilogue = CUBLASLT_EPILOGUE_BIAS}, "an epilogue after a product");
+    refused({.k = 392, .modeA = mode, .modeB = mode}, "rows that are not multiples of 16 bytes");
+    refused({.modeA = mode, .modeB = mode, .batch = 2}, "floats of 8 bits in a batch");
+  }
+  refused({.modeA = whole, .modeB = whole, .fast = 1}, "fast accumulation, which the stand-in does not compute");
+  refused({.m = 136, .modeA = whole, .modeB = whole}, "m or n that is not a multiple of 16");
+  refused({.n = 24, .modeA = whole, .modeB = whole}, "m or n that is not a multiple of 16");
+  refused({.modeA = whole, .modeB = whole, .scalesAt = 2}, "not at multiples of 4 bytes");
   refused({.typeA = CUDA_R_8F_E5M2, .typeB = CUDA_R_8F_E5M2}, "E5M2 times E5M2");
   refused({.typeB = CUDA_R_16BF}, "one operand of 8 bits, and one that is not");
   refused({.result = CUDA_R_8F_E4M3}, "a result other than f32 and bf16");

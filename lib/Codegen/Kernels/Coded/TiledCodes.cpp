@@ -1,7 +1,8 @@
 //===- TiledCodes.cpp - Codes in the orders of cuBLASLt -----------------------------------===//
 // A kernel that encodes a value as floats of 8 bits in one or several ways, from one read of it. An item is a square of
 // 128 x 128 elements. On a GPU, a thread has 8 x 8 of them, so that it writes 8 bytes at a time both by rows and
-// transposed. On a CPU, the kernel is only the reference of --check-kernels.
+// transposed. Only matrices with one given scale have smaller squares at their ends, which consist of whole parts of
+// threads. On a CPU, the kernel is only the reference of --check-kernels.
 //===-----------------------------------------------------------------------------===//
 #include "../../Emit/RowMath.h"
 #include "../../Fuse/CodeProduct.h"
@@ -16,17 +17,33 @@ static constexpr int64_t side = CodeTile::side, part = 8, parts = side / part;
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
 namespace {
-/// The square of an item, in a matrix of whole squares.
+/// The square of an item. It may extend beyond the matrix.
 struct Square {
   Emitter &e;
   int64_t rows, columns;
   Num row, column; ///< of the square, in squares
 
   Square(Emitter &e, int64_t rows, int64_t columns, Num item)
-      : e(e), rows(rows), columns(columns), row(item / (columns / side)), column(item % e.integer(columns / side)) {}
+      : e(e), rows(rows), columns(columns), row(item / acrossColumns(columns)),
+        column(item % e.integer(acrossColumns(columns))) {}
+  static int64_t acrossColumns(int64_t columns) { return (columns + side - 1) / side; }
 
   /// The index of an element, whose row and column are counted in the matrix. If `turned`, the matrix is transposed.
   Num indexOf(Num r, Num c, bool turned) const { return turned ? c * rows + r : r * columns + c; }
+  bool isWhole() const { return rows % side == 0 && columns % side == 0; } ///< no square extends beyond the matrix
+  /// Runs the body if an element is in the matrix.
+  void ifInside(Num r, Num c, llvm::function_ref<void()> body) const {
+    if (isWhole())
+      return body();
+    e.when(r < e.integer(rows), [&] { e.when(c < e.integer(columns), body); });
+  }
+  /// Runs the body for the row and the column of each element, one after another.
+  void forElements(llvm::function_ref<void(Num, Num)> body) const {
+    e.loop(e.integer(0), e.integer(side * side), 1, [&](Num i) {
+      Num r = row * side + i / side, c = column * side + i % e.integer(side);
+      ifInside(r, c, [&] { body(r, c); });
+    });
+  }
   /// The index of the scale of the block with this row and column of blocks.
   Num scaleAt(const CodeTile &tile, Num r, Num c, bool turned) const {
     return turned ? c * (rows / tile.blockRows) + r : r * (columns / tile.blockColumns) + c;
@@ -45,6 +62,11 @@ struct BlockScale {
     inverse = e.real(1) / e.select(isSmall, e.real(1), scale); // exact: a power of two
   }
 };
+
+/// The number by which elements are multiplied, for a given scale, as in the kernel of pc.encode_scaled.
+static Num inverseOf(Emitter &e, Num scale) {
+  return e.select(e.real(0) < scale, e.real(1) / scale, scale * 0.0); // exact: a power of two
+}
 
 /// The value that a kernel encodes, which it loads or computes.
 class Encoded {
@@ -100,6 +122,8 @@ public:
       : e(e), square(square), line(e.rank / parts), place(e.rank % e.integer(parts)),
         row(square.row * side + line * part), column(square.column * side + place * part) {}
 
+  /// Runs the body if the part is in the matrix.
+  void ifInside(llvm::function_ref<void()> body) const { square.ifInside(row, column, body); }
   void load(llvm::function_ref<Num(Num)> from) {
     for (int64_t i = 0; i < part; ++i)
       values.push_back(from(square.indexOf(row + i, column, false)));
@@ -117,6 +141,11 @@ public:
         to.store(own[i], square.indexOf(row + i, column, false));
   }
   void encode(const TiledCodes::Encoding &one, ArrayRef<Ptr> results);
+  /// Multiplies by `inverse`.
+  void encode(const TiledCodes::Encoding &one, ArrayRef<Ptr> results, Num inverse) {
+    for (const TiledCodes::Stored &stored : one.stored)
+      store([&](int64_t i) { return values[i] * inverse; }, results[stored.number], stored.turned);
+  }
 
   Num valueOf(int64_t i) const { return values[i]; }
 
@@ -168,7 +197,7 @@ Num ThreadPart::ofWholeColumns() {
 
 void ThreadPart::encode(const TiledCodes::Encoding &one, ArrayRef<Ptr> results) {
   const CodeTile &tile = one.tile;
-  auto type = getElementTypeOrSelf(one.encode.getCodes());
+  auto type = getElementTypeOrSelf(one.encode->getResult(0));
   SmallVector<BlockScale, part> scales; // one for each row of the part, for its columns, or for the square
   auto forScales = [&](Num condition, llvm::function_ref<void(Ptr, bool)> store) {
     e.when(condition, [&] {
@@ -211,7 +240,7 @@ void ThreadPart::encode(const TiledCodes::Encoding &one, ArrayRef<Ptr> results) 
             stored.turned);
 }
 
-/// Encodes a square element by element.
+/// Encodes a square of blocks element by element.
 static void encodePlainly(const Square &square, const TiledCodes::Encoding &one, const Encoded &value,
                           ArrayRef<Ptr> results) {
   Emitter &e = square.e;
@@ -234,7 +263,7 @@ static void encodePlainly(const Square &square, const TiledCodes::Encoding &one,
             Num element = load(i), size = e.max(element, 0.0 - element);
             return Emitter::Carried{e.max(before[0], e.select(size < e.real(infinity), size, e.real(infinity)))};
           })[0];
-      BlockScale scale(e, largest, getElementTypeOrSelf(one.encode.getCodes()));
+      BlockScale scale(e, largest, getElementTypeOrSelf(one.encode->getResult(0)));
       for (const TiledCodes::Stored &stored : one.stored) {
         Ptr to = results[stored.number];
         if (stored.isScales)
@@ -248,9 +277,19 @@ static void encodePlainly(const Square &square, const TiledCodes::Encoding &one,
   });
 }
 
+/// Encodes a square with a given scale element by element.
+static void encodePlainly(const Square &square, const TiledCodes::Encoding &one, const Encoded &value,
+                          ArrayRef<Ptr> results, Num inverse) {
+  square.forElements([&](Num row, Num column) {
+    Num code = value.at(square.indexOf(row, column, false), 0, /*keeps=*/false) * inverse;
+    for (const TiledCodes::Stored &stored : one.stored)
+      results[stored.number].store(code, square.indexOf(row, column, stored.turned));
+  });
+}
+
 /// Runs the body for each square of the matrix, by 256 threads on a GPU.
 static void forSquares(Kernel &kernel, int64_t rows, int64_t columns, llvm::function_ref<void(const Square &)> body) {
-  kernel.items = rows / side * (columns / side);
+  kernel.items = (rows + side - 1) / side * Square::acrossColumns(columns);
   auto each = [&](Num item) { body(Square(kernel.e, rows, columns, item)); };
   if (kernel.simt)
     kernel.simt->teams(kernel.items, parts * parts, 1, each);
@@ -262,22 +301,26 @@ LogicalResult pc::kernels::emitTiledCodes(const TiledCodes &codes, Kernel &kerne
   kernel.kind = "cast";
   const CodeTile &tile = codes.encodings[0].tile;
   const Encoded value(codes, kernel);
+  auto inverse = [&](const TiledCodes::Encoding &one) { // of a given scale
+    auto scale = cast<BlockArgument>(cast<EncodeScaledOp>(one.encode).getScale());
+    return inverseOf(kernel.e, kernel.operands[scale.getArgNumber()].load(kernel.e.integer(0)));
+  };
   forSquares(kernel, tile.rows, tile.columns, [&](const Square &square) {
     if (!kernel.simt) {
-      Emitter &e = kernel.e;
       if (!codes.kept.empty())
-        e.loop(e.integer(0), e.integer(side * side), 1, [&](Num i) {
-          Num row = square.row * side + i / side, column = square.column * side + i % e.integer(side);
-          value.at(square.indexOf(row, column, false), 0, /*keeps=*/true);
-        });
+        square.forElements(
+            [&](Num row, Num column) { value.at(square.indexOf(row, column, false), 0, /*keeps=*/true); });
       for (const TiledCodes::Encoding &one : codes.encodings)
-        encodePlainly(square, one, value, kernel.results);
+        isa<EncodeOp>(one.encode) ? encodePlainly(square, one, value, kernel.results)
+                                  : encodePlainly(square, one, value, kernel.results, inverse(one));
       return;
     }
     ThreadPart own(*kernel.simt, square);
-    own.load([&](Num index) { return value.at(index, part, /*keeps=*/true); });
-    for (const TiledCodes::Encoding &one : codes.encodings)
-      own.encode(one, kernel.results);
+    own.ifInside([&] {
+      own.load([&](Num index) { return value.at(index, part, /*keeps=*/true); });
+      for (const TiledCodes::Encoding &one : codes.encodings)
+        isa<EncodeOp>(one.encode) ? own.encode(one, kernel.results) : own.encode(one, kernel.results, inverse(one));
+    });
   });
   return success();
 }
@@ -288,21 +331,21 @@ LogicalResult pc::kernels::emitTurnedCodes(EinsumOp op, Kernel &kernel) {
   const size_t leading = turnedDims(op);
   const int64_t rows = ShapedType::getNumElements(shape.take_front(leading)),
                 columns = ShapedType::getNumElements(shape.drop_front(leading));
-  if (!leading || rows % side || columns % side)
-    return op.emitOpError() << "transposes codes whose dims are not multiples of " << side << "; no kernel does that";
+  if (!leading || rows % part || columns % part)
+    return op.emitOpError() << "transposes codes whose dims are not multiples of " << part << "; no kernel does that";
   kernel.kind = "copy";
   Type byte = kernel.e.b.getI8Type();
   Ptr from = kernel.operands[0].as(byte), to = kernel.results[0].as(byte);
   forSquares(kernel, rows, columns, [&](const Square &square) {
-    Emitter &e = kernel.e;
     if (!kernel.simt)
-      return e.loop(e.integer(0), e.integer(side * side), 1, [&](Num i) {
-        Num row = square.row * side + i / side, column = square.column * side + i % e.integer(side);
+      return square.forElements([&](Num row, Num column) {
         to.store(from.load(square.indexOf(row, column, false)), square.indexOf(row, column, true));
       });
     ThreadPart own(*kernel.simt, square);
-    own.load([&](Num index) { return from.load(index, part); });
-    own.store([&](int64_t i) { return own.valueOf(i); }, to, /*turned=*/true);
+    own.ifInside([&] {
+      own.load([&](Num index) { return from.load(index, part); });
+      own.store([&](int64_t i) { return own.valueOf(i); }, to, /*turned=*/true);
+    });
   });
   return success();
 }
