@@ -1,8 +1,9 @@
 //===- LtFloat8.cpp - Products of floats of 8 bits in cuBLASLt ------------===//
-// One scale per operand, and block scales, of compute capability 9.0, as cuBLAS 12.9 documents them ("Tensorwide Scaling
-// For FP8 Data Types", "128-element 1D and 128x128 2D Block Scaling For FP8 Data Types", and the requirements of FP8
-// kernels under cublasLtMatmul). Every documented requirement is checked. Requirements that only Transformer Engine (common/gemm/cublaslt_gemm.cu) and PyTorch
-// (native/cuda/ScaledBlas.cpp) check before they call the library are checked, too.
+// One scale per operand, and block scales, of compute capability 9.0, as cuBLAS 12.9 documents them ("Tensorwide
+// Scaling For FP8 Data Types", "128-element 1D and 128x128 2D Block Scaling For FP8 Data Types", and the requirements
+// of FP8 kernels under cublasLtMatmul). Every documented requirement is checked. Requirements that only Transformer
+// Engine (common/gemm/cublaslt_gemm.cu) and PyTorch (native/cuda/ScaledBlas.cpp) check before they call the library are
+// checked, too.
 //===----------------------------------------------------------------------===//
 #include "standin/LtProduct.h"
 
@@ -72,8 +73,8 @@ std::string pc::standin::checkFloat8Pointers(const Product &p, const void *a, co
   // A missing scale counts as 1 in the library, but every program here has its scales.
   for (const void *at : {p.desc.scalesOfA, p.desc.scalesOfB})
     if (!isAt(at, hasOne ? sizeof(float) : 16))
-      return "scales of 8 bits that are missing or not at multiples of " +
-             std::to_string(hasOne ? sizeof(float) : 16) + " bytes";
+      return "scales of 8 bits that are missing or not at multiples of " + std::to_string(hasOne ? sizeof(float) : 16) +
+             " bytes";
   return "";
 }
 

@@ -256,8 +256,9 @@ Point Values::decoded(const Recipe &recipe, unsigned number, ArrayRef<Point> ope
   Point codes, scales;
   const Product *turn = transposition(operands[0], codes), *same = transposition(operands[1], scales);
   const bool hasOneScale = block.empty();
-  const bool turns = turn && (hasOneScale || (same && turn->out.size() == block.size() &&
-                                              keyOf(*turn).point() == keyOf(*same).point()));
+  const bool turns =
+      turn &&
+      (hasOneScale || (same && turn->out.size() == block.size() && keyOf(*turn).point() == keyOf(*same).point()));
   if (turns && hasOneScale)
     points[0] = codes;
   else if (turns) {

@@ -11,8 +11,8 @@ namespace pc {
 
 /// A value as a matrix: the product of its leading dims, and that of the others. A block is a run of elements of each.
 struct CodeTile {
-  static constexpr int64_t side = 128; ///< of the squares on which kernels work; with blocks, both sizes are multiples of it
-  static constexpr int64_t unit = 16;  ///< with one scale, both sizes are multiples of it
+  static constexpr int64_t side = 128; ///< of the squares on which kernels work; divides both sizes if it has blocks
+  static constexpr int64_t unit = 16;  ///< divides both sizes if it has one scale
   int64_t rows = 1, columns = 1;
   int64_t blockRows = 1, blockColumns = 1; ///< 1 x 128, 128 x 1 or 128 x 128; the matrix, if it has one scale
 };

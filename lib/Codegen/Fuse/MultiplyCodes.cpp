@@ -4,10 +4,10 @@
 // transpositions in the program, which the interpreter computes and the proof compares. Products that do not fit decode
 // their operands as before.
 //
-// On compute capability 9.0, and on no other, cuBLASLt multiplies blocks of 128. Operands with one scale each are also
-// for other devices, but those above 9.0 have other layouts. The library requires: the contracted dim contiguous in both
-// operands; pointers and rows at multiples of 16 bytes; scales of 128 x 128 elements in at most one operand, and one
-// scale in none or both; E4M3 in at least one (cuBLAS 12.9 documentation, "Tensorwide Scaling For FP8 Data Types",
+// On compute capability 9.0, and on no other, cuBLASLt multiplies blocks of 128. (It multiplies operands with one scale
+// each on 8.9 and later, but this pass runs for 9.0 only.) The library requires: the contracted dim contiguous in both
+// operands; pointers and rows at multiples of 16 bytes; scales of 128 x 128 elements in at most one operand, and
+// one scale in none or both; E4M3 in at least one (cuBLAS 12.9 documentation, "Tensorwide Scaling For FP8 Data Types",
 // "128-element 1D and 128x128 2D Block Scaling For FP8 Data Types", and the tables of cublasLtMatmul). With blocks,
 // dims of products here are multiples of 128, so that kernels which write codes work on whole squares.
 //===-----------------------------------------------------------------------------===//
@@ -115,9 +115,8 @@ private:
       dims.append(columns.outer);
       return ArrayRef<int>(dims) == ArrayRef<int>(rule.results[0]);
     };
-    if (readings[0].hasOneScale() != readings[1].hasOneScale() ||
-        (readings[0].isMatrix && readings[1].isMatrix) || (isE5M2(readings[0]) && isE5M2(readings[1])) ||
-        readings[0].contracted != readings[1].contracted ||
+    if (readings[0].hasOneScale() != readings[1].hasOneScale() || (readings[0].isMatrix && readings[1].isMatrix) ||
+        (isE5M2(readings[0]) && isE5M2(readings[1])) || readings[0].contracted != readings[1].contracted ||
         (!isResult(readings[0], readings[1]) && !isResult(readings[1], readings[0])))
       return false;
     SmallVector<Operation *> ops;

@@ -211,8 +211,8 @@ void testSharedWorkspace() {
   OK(cublasLtMatmulPreferenceDestroy(preference));
 }
 
-/// A product of floats of 8 bits, with one scale per operand, or scales for vectors or squares of 128. Fields may be changed to what the library
-/// does not have.
+/// A product of floats of 8 bits, with one scale per operand, or scales for vectors or squares of 128. Fields may be
+/// changed to what the library does not have.
 struct CodeCase {
   int64_t m = 128, n = 256, k = 384;
   int typeA = CUDA_R_8F_E4M3, typeB = CUDA_R_8F_E4M3, result = CUDA_R_16BF;
@@ -295,8 +295,8 @@ std::string runCodes(const CodeCase &test) {
 void testCodes() {
   const int vectors = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, squares = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F,
             whole = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
-  for (auto [modeA, modeB] : {std::pair(vectors, vectors), std::pair(vectors, squares), std::pair(squares, vectors),
-                              std::pair(whole, whole)})
+  for (auto [modeA, modeB] :
+       {std::pair(vectors, vectors), std::pair(vectors, squares), std::pair(squares, vectors), std::pair(whole, whole)})
     for (int result : {CUDA_R_16BF, CUDA_R_32F})
       for (int typeB : {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2})
         expect(runCodes({.typeB = typeB, .result = result, .modeA = modeA, .modeB = modeB}).empty(),
