@@ -59,13 +59,21 @@ private:
         known.insert(b);
   }
 
+  /// The body of a fusion or of started moves, and the values outside that are its results; null for other ops.
+  static std::pair<Block *, ValueRange> bodyOf(Operation &op) {
+    if (auto fusion = dyn_cast<FusionOp>(op))
+      return {&fusion.getBody().front(), fusion->getResults()};
+    if (auto start = dyn_cast<StartOp>(op))
+      return {&start.getBody().front(), start.getWait()->getResults()};
+    return {};
+  }
+
   void findGradients(Block &block) {
     for (Operation &op : block) {
-      if (auto fusion = dyn_cast<FusionOp>(op)) {
-        Block &body = fusion.getBody().front();
-        pass(gradients, fusion.getInputs(), body.getArguments());
-        findGradients(body);
-        pass(gradients, body.getTerminator()->getOperands(), fusion->getResults());
+      if (auto [body, results] = bodyOf(op); body) {
+        pass(gradients, op.getOperands(), body->getArguments());
+        findGradients(*body);
+        pass(gradients, body->getTerminator()->getOperands(), results);
       } else if (isa<SeedOp>(op) ||
                  llvm::any_of(op.getOperands(), [&](Value operand) { return gradients.contains(operand); })) {
         gradients.insert_range(op.getResults());
@@ -77,14 +85,13 @@ private:
     for (Operation &op : llvm::reverse(block)) {
       if (isa<SeedOp>(op))
         return;
-      if (auto fusion = dyn_cast<FusionOp>(op)) {
-        Block &body = fusion.getBody().front();
-        pass(needed, fusion->getResults(), body.getTerminator()->getOperands());
-        findNeeded(body);
-        pass(needed, body.getArguments(), fusion.getInputs());
+      if (auto [body, results] = bodyOf(op); body) {
+        pass(needed, results, body->getTerminator()->getOperands());
+        findNeeded(*body);
+        pass(needed, body->getArguments(), op.getOperands());
         continue;
       }
-      const bool isOfBlock = op.getNumResults() == 0 && !isa<FusionOp>(block.getParentOp());
+      const bool isOfBlock = op.getNumResults() == 0 && !bodyOf(*block.getParentOp()).first;
       if (!isOfBlock && llvm::none_of(op.getResults(), [&](Value result) { return needed.contains(result); }))
         continue;
       for (Value operand : op.getOperands())
