@@ -89,16 +89,16 @@ func.func @others(%a: tensor<128x256xf8E4M3FN>, %s: tensor<1x2xf32>, %e: tensor<
 // -----
 
 // With one scale per operand, dims are multiples of 16. All products of an operand share its codes, which one kernel
-// writes in both orders. It also computes what only the encoding reads.
+// writes in both orders. It does not compute the operand, so that recomputation has the bits of the first pass.
 // CHECK-LABEL: func.func @scaled
 // CHECK-SAME: %[[X:[^:]*]]: tensor<2x24x48xbf16>, %[[W:[^:]*]]: tensor<48x5x32xf32>, %[[DY:[^:]*]]: tensor<2x24x5x32xbf16>, %[[SX:[^:]*]]: tensor<f32>, %[[SW:[^:]*]]: tensor<f32>, %[[SG:[^:]*]]: tensor<f32>
 // CHECK: %[[WC:.*]]:2 = pc.fusion (%[[V:.*]] = %[[W]] : tensor<48x5x32xf32> -> tensor<48x5x32xf32>, %[[S:.*]] = %[[SW]] : tensor<f32> ->
 // CHECK-NEXT: %[[C:.*]] = pc.encode_scaled %[[V]], %[[S]] : (tensor<48x5x32xf32>, tensor<f32>) -> tensor<48x5x32xf8E4M3FN>
 // CHECK-NEXT: %[[CT:.*]] = pc.einsum "x0 x1 x2 -> x1 x2 x0" %[[C]] : (tensor<48x5x32xf8E4M3FN>) -> tensor<5x32x48xf8E4M3FN>
 // CHECK-NEXT: pc.yield %[[C]], %[[CT]]
-// CHECK: %[[XC:.*]]:2 = pc.fusion (%[[V:.*]] = %[[X]] : tensor<2x24x48xbf16> -> tensor<2x24x48xbf16>, %[[S:.*]] = %[[SX]] : tensor<f32> ->
-// CHECK-NEXT: %[[G:.*]] = pc.activation gelu_tanh %[[V]]
-// CHECK-NEXT: %[[C:.*]] = pc.encode_scaled %[[G]], %[[S]]
+// CHECK: %[[G:.*]] = pc.activation gelu_tanh %[[X]]
+// CHECK: %[[XC:.*]]:2 = pc.fusion (%[[V:.*]] = %[[G]] : tensor<2x24x48xbf16> -> tensor<2x24x48xbf16>, %[[S:.*]] = %[[SX]] : tensor<f32> ->
+// CHECK-NEXT: %[[C:.*]] = pc.encode_scaled %[[V]], %[[S]]
 // CHECK-NEXT: %[[CT:.*]] = pc.einsum "x0 x1 x2 -> x2 x0 x1" %[[C]]
 // CHECK-NEXT: pc.yield %[[C]], %[[CT]]
 // CHECK: pc.fusion (%[[P:.*]] = %[[XC]]#0 : tensor<2x24x48xf8E4M3FN> -> {{[^ ]*}}, %[[SP:.*]] = %[[SX]] : tensor<f32> -> tensor<f32>, %[[Q:.*]] = %[[WC]]#1 : tensor<5x32x48xf8E4M3FN> -> {{[^ ]*}}, %[[SQ:.*]] = %[[SW]] : tensor<f32> ->

@@ -194,9 +194,9 @@ class Float8(ZeroPlus):
         self.holds("a library without products of codes", *command, "--steps", 1, code=NO_RESOURCE, PC_STANDIN_NO_FLOAT8="1",
                    words=r"matrix product 'einsum h\.\S+' \(\d+ x \d+, sums of \d+ products of E4M3 and E4M3, .* has no algorithm for this product of floats of 8 bits.*--arch=sm_90,")
 
-    def equal(self, plans, phases=("local",), target=()):
-        """In double precision a plan computes what the step does."""
-        self.needs("pc-compile", "model.mlir", *self.fp8, *target, "--to=step", "-o", "step.mlir")
+    def equal(self, plans, phases=("local",), target=(), step=()):
+        """In double precision a plan computes what the step does. `step` has its flags."""
+        self.needs("pc-compile", "model.mlir", *self.fp8, *target, *step, "--to=step", "-o", "step.mlir")
         for plan in plans:
             mesh, *flags = plan.split()
             for to in phases:

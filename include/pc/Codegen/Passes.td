@@ -93,7 +93,7 @@ def MultiplyCodes : Pass<"pc-multiply-codes", "mlir::ModuleOp"> {
     } : tensor<256x128xbf16>
     ```
 
-    If ops by element compute an encoded value, and only the backward pass reads their other results, the kernel that encodes also computes them.
+    With scales of blocks, if ops by element compute an encoded value, and only the backward pass reads their other results, the kernel that encodes also computes them.
     A product stays as it is if its dims on the rank are not multiples of 128 (of 16, with one scale per operand), or its blocks are others; a remark gives their number.
   }];
 }

@@ -232,8 +232,11 @@ private:
     while (!inOrder.empty()) {
       // Codes of the backward pass are not computed in the forward pass, where they would be kept.
       Operation *first = inOrder.front();
+      // With a given scale, the first pass stores the value, because the scale or the history follows from all of it.
+      // Recomputation must round where the first pass does, so it stores the value, too.
       llvm::SetVector<Operation *> producers;
-      addProducers(first->getOperand(0), first, producers);
+      if (isa<EncodeOp>(first))
+        addProducers(first->getOperand(0), first, producers);
       SmallVector<Operation *> ops = producers.takeVector();
       llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
       size_t taken = 0;

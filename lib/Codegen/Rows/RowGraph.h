@@ -122,6 +122,8 @@ private:
   int pickFromMemory(PickOp op);
   int columnIndex(mlir::Value offset); ///< i32 vector of global column numbers
 
+  /// Adds a node that has the value of `n`, rounded to bf16.
+  int rounded(int n);
   /// Makes node `n` the value of `result`. If the kernel stores a value in bf16, readers in the kernel also get the
   /// rounded value.
   void define(mlir::Value result, int n);

@@ -157,13 +157,32 @@ void RowProgram::normGradient(Operation *op, Value mean, Value gamma) {
     define(op->getResult(2), sumOverRows(dy));
 }
 
-/// A bf16 result that is stored and also read in the kernel is also rounded for these readers.
+static bool isStored(Value result) { return llvm::any_of(result.getUsers(), llvm::IsaPred<YieldOp>); }
+
+int RowProgram::rounded(int n) {
+  return add({n},
+             [this](ArrayRef<Num> x, const Position &) { return kernels::fromBf16(e, kernels::roundToBf16(x[0])); });
+}
+
+/// Whether `value` is the sum of a value from outside of the kernel and a bias, as it follows a product of codes.
+static bool isBiasedSum(Value value) {
+  auto isBias = [](Value addend) {
+    auto broadcast = addend.getDefiningOp<EinsumOp>();
+    return broadcast && broadcast.getInputs().size() == 1 && isa<BlockArgument>(broadcast.getInputs()[0]) &&
+           cast<RankedTensorType>(broadcast.getInputs()[0].getType()).getRank() <
+               broadcast.getResult().getType().getRank();
+  };
+  auto sum = value.getDefiningOp<AddOp>();
+  return sum && ((isa<BlockArgument>(sum.getA()) && isBias(sum.getB())) ||
+                 (isa<BlockArgument>(sum.getB()) && isBias(sum.getA())));
+}
+
+/// A bf16 result that is stored and also read in the kernel is also rounded for these readers. So is a product with its
+/// bias, which libraries round and the first pass stores, but recomputation does not.
 void RowProgram::define(Value result, int n) {
-  auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
-  if (getElementTypeOrSelf(result).isBF16() && llvm::any_of(result.getUsers(), yielded) &&
-      !llvm::all_of(result.getUsers(), yielded))
-    n = add({n},
-            [this](ArrayRef<Num> x, const Position &) { return kernels::fromBf16(e, kernels::roundToBf16(x[0])); });
+  if (getElementTypeOrSelf(result).isBF16() && (isStored(result) || isBiasedSum(result)) &&
+      !llvm::all_of(result.getUsers(), llvm::IsaPred<YieldOp>))
+    n = rounded(n);
   known[result] = n;
 }
 
@@ -279,8 +298,13 @@ void RowProgram::expandOp(ClipCoefficientOp x) {
          }));
 }
 
+/// Histories have these magnitudes, which must not depend on whether the kernel also stores the value.
 void RowProgram::expandOp(MaxMagnitudeOp x) {
-  int in = add({node(x.getX())}, [this](ArrayRef<Num> a, const Position &) { return e.max(a[0], 0.0 - a[0]); });
+  const bool isMade = isa<FusionOp>(x->getParentOp()) && !isa<BlockArgument>(x.getX());
+  int of = node(x.getX());
+  if (isMade && getElementTypeOrSelf(x.getX()).isBF16() && !isStored(x.getX()))
+    of = rounded(of);
+  int in = add({of}, [this](ArrayRef<Num> a, const Position &) { return e.max(a[0], 0.0 - a[0]); });
   define(x.getResult(), reduce(Reduction::Max, in));
 }
 
