@@ -46,7 +46,7 @@ enum : int {
   DescScaleModeOfA = 31,
   DescScaleModeOfB = 32,
 };
-enum : int { ScaleVector128 = 4, ScaleBlock128 = 5 };
+enum : int { ScaleOne = 0, ScaleVector128 = 4, ScaleBlock128 = 5 };
 enum : int { LayoutBatchCount = 5, LayoutBatchStride = 6 };
 enum : int {
   PreferenceWorkspaceBytes = 1,

@@ -72,18 +72,19 @@ static int realType(int32_t dtype) {
   return dtype == PCRT_BF16 ? RealBF16 : dtype == PCRT_E4M3 ? RealE4M3 : dtype == PCRT_E5M2 ? RealE5M2 : Real32F;
 }
 
-/// cuBLASLt's mode for scales of blocks, by pcrt_scales. Its default is one scale.
-static int32_t scaleMode(int32_t scales) { return scales == PCRT_SCALES_VECTORS ? ScaleVector128 : ScaleBlock128; }
+/// cuBLASLt's mode for scales of an operand of codes, by pcrt_scales.
+static int32_t scaleMode(int32_t scales) {
+  return scales == PCRT_SCALES_ONE ? ScaleOne : scales == PCRT_SCALES_VECTORS ? ScaleVector128 : ScaleBlock128;
+}
 
 static bool hasCodes(const pcrt_gemm_desc &d) { return d.a_scales != PCRT_SCALES_NONE; }
-static bool hasBlocks(const pcrt_gemm_desc &d) { return hasCodes(d) && d.a_scales != PCRT_SCALES_ONE; }
 
 /// "(512 x 256, sums of 128 products of E4M3 and E5M2, one scale per operand)" describes a product of codes.
 static std::string describeCodes(const pcrt_gemm_desc &d) {
   auto type = [](int32_t dtype) { return std::string(dtype == PCRT_E4M3 ? "E4M3" : "E5M2"); };
   return "(" + std::to_string(d.m) + " x " + std::to_string(d.n) + ", sums of " + std::to_string(d.k) +
          " products of " + type(d.a_dtype) + " and " + type(d.b_dtype) + ", " +
-         (hasBlocks(d) ? "scales per block" : "one scale per operand") + ")";
+         (d.a_scales == PCRT_SCALES_ONE ? "one scale per operand" : "scales per block") + ")";
 }
 
 /// Scales of squares are rows of k / 128 numbers, and the library reads rows at multiples of 4 numbers (cuBLAS
@@ -145,16 +146,12 @@ Products::Products(Session &session, const pcrt_program &program, Kernels *kerne
                             "; install a newer driver, or cuBLASLt of CUDA " +
                             std::to_string(session.library.version / 1000));
   // Block scales are since cuBLAS 12.9 (PyTorch, aten/src/ATen/native/cuda/ScaledBlas.cpp, _check_deepseek_support).
-  // Products of floats of 8 bits add to their results since 12.1 (release notes of CUDA 12.1).
-  auto needs = [&](bool (*has)(const pcrt_gemm_desc &), int64_t version) {
-    if (std::any_of(program.gemms, program.gemms + program.num_gemms, has) && opened.version < version)
-      fail(PCRT_RESOURCE, "this program multiplies floats of 8 bits, but cuBLASLt " +
-                              describeCublasVersion(opened.version) + " (" + opened.path +
-                              ") cannot; install cuBLASLt " + describeCublasVersion(version) +
-                              " or later, or compile with --precision=bf16");
-  };
-  needs(hasBlocks, 120900);
-  needs(hasCodes, 120100);
+  // Products with one scale per operand are older, but all need the same version here.
+  constexpr int64_t withCodes = 120900;
+  if (std::any_of(program.gemms, program.gemms + program.num_gemms, hasCodes) && opened.version < withCodes)
+    fail(PCRT_RESOURCE, "this program multiplies floats of 8 bits, but cuBLASLt " +
+                            describeCublasVersion(opened.version) + " (" + opened.path +
+                            ") cannot; install cuBLASLt 12.9 or later, or compile with --precision=bf16");
   BlasStatus status = blas.cublasLtCreate(&handle);
   if (status)
     fail(PCRT_RESOURCE, "cuBLASLt (" + opened.path + ") does not start: " + describe(status));
@@ -285,10 +282,8 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
   if (hasCodes(d)) { // no fast accumulation, which is off by default: it loses bits of sums over k
     if (d.epilogue != PCRT_EPILOGUE_NONE || d.batch != 1 || !a.transposed || b.transposed)
       refuse("it multiplies codes that are not as cuBLASLt reads them");
-    if (hasBlocks(d)) { // one scale is the default; libraries before 12.8 have no modes
-      set(DescScaleModeOfA, scaleMode(plan->swapped ? d.a_scales : d.b_scales));
-      set(DescScaleModeOfB, scaleMode(plan->swapped ? d.b_scales : d.a_scales));
-    }
+    set(DescScaleModeOfA, scaleMode(plan->swapped ? d.a_scales : d.b_scales));
+    set(DescScaleModeOfB, scaleMode(plan->swapped ? d.b_scales : d.a_scales));
     plan->paddedBytes = paddedBytes(d.a_scales, d.m, d.k) + paddedBytes(d.b_scales, d.n, d.k);
     if (workspaceOf(*plan) < 0)
       refuse("its scales do not fit into the workspace");

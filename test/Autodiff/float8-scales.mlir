@@ -56,13 +56,14 @@
 // DELAYED: pc.encode_scaled %[[UP]], %[[SCALE]]
 // Each microbatch has its own entry in a vector, so the sum of the vectors has all of their magnitudes.
 // DELAYED: %[[ROWS:.*]] = pc.select equal %{{.*}} -> tensor<2x2xf32>
+// The matrix is read before its update, so that the update can be in place.
+// DELAYED: pc.max_magnitude "x0 x1 -> x0" %[[UP]]
 // DELAYED: %[[SUMS:.*]]:{{.*}} = pc.accumulate ({{.*}}%[[OWN:.*]] = %[[ROWS]] : tensor<2x2xf32> -> tensor<2xf32>) {
 // DELAYED: pc.einsum ", m -> m" %{{.*}}, %[[OWN]]
 // DELAYED: pc.clip_coefficient
 // DELAYED: %[[ALL:.*]] = pc.reduce_max "m ->" %[[SUMS]]#{{.*}} : (tensor<2xf32>) -> tensor<f32>
 // DELAYED: pc.update "fp8_input_history" of "up"
 // DELAYED: pc.update "fp8_gradient_history" of "up"
-// DELAYED: pc.max_magnitude "x0 x1 -> x0" %[[UP]]
 // DELAYED: %[[SHIFTED:.*]] = pc.columns %[[OLD]] from -1 : (tensor<16xf32>) -> tensor<16xf32>
 // DELAYED: %[[FIRST:.*]] = pc.columns %{{.*}} from 0 : (tensor<1xf32>) -> tensor<16xf32>
 // DELAYED: %[[NEW:.*]] = pc.add %[[SHIFTED]], %[[FIRST]]
