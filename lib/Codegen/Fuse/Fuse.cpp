@@ -264,7 +264,7 @@ public:
     for (Operation &op : block) {
       order[&op] = number++;
       movesBefore.push_back(moves);
-      moves += isa<MoveOpInterface>(op);
+      moves += isa<MoveOpInterface>(op) && !isa<CarryOp>(op);
       task += isa<TaskOp>(op);
       tasksBefore.push_back(task);
       seeds += isa<SeedOp>(op);
@@ -467,6 +467,36 @@ private:
   std::vector<RowGroup> groups;
 };
 
+/// While it exists, values that pc-offload keeps elsewhere are back as soon as they have left. So ops that read them
+/// are fused as without offload, and sums over rows have the same bits. In the end they come back where they did
+/// before, or before their first reader.
+class EarlyCarries {
+public:
+  explicit EarlyCarries(Block &block) : block(block) {
+    for (CarryOp carry : llvm::to_vector(block.getOps<CarryOp>()))
+      if (auto away = carry.getX().getDefiningOp<CarryOp>(); away && away->getBlock() == &block) {
+        OpBuilder builder(carry.getContext());
+        builder.setInsertionPointAfter(away);
+        auto early = cast<CarryOp>(builder.clone(*carry));
+        carry.getResult().replaceAllUsesWith(early.getResult());
+        carries.push_back({carry, early});
+      }
+  }
+  ~EarlyCarries() {
+    for (auto [carry, early] : carries) {
+      early.getResult().replaceAllUsesWith(carry.getResult());
+      early.erase();
+      for (Operation *user : carry->getUsers())
+        if (Operation *reader = block.findAncestorOpInBlock(*user); reader->isBeforeInBlock(carry))
+          carry->moveBefore(reader);
+    }
+  }
+
+private:
+  Block &block;
+  SmallVector<std::pair<CarryOp, CarryOp>> carries;
+};
+
 /// The pass pc-fuse. Blocks of tasks and of the step are fused separately.
 struct Fuse : pc::impl::FuseBase<Fuse> {
   using FuseBase::FuseBase;
@@ -485,6 +515,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
         blocks.push_back(block);
     });
     for (Block *block : blocks) {
+      EarlyCarries carries(*block);
       // The other fusions look for certain ops. Row fusions take any row op, so they come last.
       splitFullSums(*block);
       if (target == "cuda") // these are products of our own kernels, which have no library epilogues
