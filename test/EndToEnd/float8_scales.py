@@ -252,8 +252,7 @@ def suite(case, quick, cuda):
     for flags in CURRENT, DELAYED:
         case.fp8 = flags
         if cuda:
-            if flags == DELAYED or not quick:
-                case.both_targets()
+            case.both_targets()
             if flags == CURRENT or not quick:
                 case.codes()
         case.same_bits(quick)

@@ -154,6 +154,11 @@ Num pc::kernels::float8Scale(Num largest, Type element) {
   return e.wrap(arith::BitcastOp::create(b, loc, largest.v.getType(), whole));
 }
 
+Num pc::kernels::inverseOfScale(Num scale) {
+  Emitter &e = *scale.e;
+  return e.select(e.real(0) < scale, e.real(1) / scale, scale * 0.0);
+}
+
 /// LLVM has no floats of 8 bits.
 Type pc::kernels::typeInMemory(Type element) {
   return isFloat8(element) ? IntegerType::get(element.getContext(), 8) : element;

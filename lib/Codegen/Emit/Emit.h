@@ -155,6 +155,9 @@ Num fromMemory(Emitter &e, mlir::Value loaded, mlir::Type element);
 mlir::Value toMemory(Num x, mlir::Type element);
 /// Returns the scale of elements of type `element` whose largest magnitude is `largest`: a power of two.
 Num float8Scale(Num largest, mlir::Type element);
+/// Returns the number by which elements with this given scale are multiplied, which is exact, because the scale is a
+/// power of two. With a scale that is not positive it is 0 (or NaN).
+Num inverseOfScale(Num scale);
 
 /// Emits the operators of Num: `op` is one of + - * /, and a scalar is broadcast to any vector.
 mlir::Value emitBinary(Num a, Num b, char op);

@@ -100,10 +100,9 @@ void roundBias(BiasedGemm &biased) {
 ActivationOp geluBeside(AddOp sum) {
   ActivationOp first;
   for (Operation *user : sum->getUsers())
-    if (auto gelu = dyn_cast<ActivationOp>(user);
-        gelu && gelu->getBlock() == sum->getBlock() && !sum->hasOneUse() && biasedGeluOf(gelu))
-      if (!first || gelu->isBeforeInBlock(first))
-        first = gelu;
+    if (auto gelu = dyn_cast<ActivationOp>(user); gelu && gelu->getBlock() == sum->getBlock() && !sum->hasOneUse() &&
+                                                  biasedGeluOf(gelu) && (!first || gelu->isBeforeInBlock(first)))
+      first = gelu;
   return first;
 }
 

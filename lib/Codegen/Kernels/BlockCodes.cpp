@@ -249,10 +249,8 @@ static void withOneScale(Kernel &kernel, Value value, llvm::function_ref<void(Nu
 }
 
 LogicalResult pc::kernels::emit(EncodeScaledOp op, Kernel &kernel) {
-  Emitter &e = kernel.e;
   withOneScale(kernel, op.getX(), [&](Num i, int64_t width, Num scale) {
-    Num inverse = e.select(e.real(0) < scale, e.real(1) / scale, scale * 0.0); // exact: a power of two
-    kernel.results[0].store(kernel.operands[0].load(i, width) * inverse, i);
+    kernel.results[0].store(kernel.operands[0].load(i, width) * inverseOfScale(scale), i);
   });
   return success();
 }

@@ -13,7 +13,7 @@
 
 namespace pc {
 struct TiledCodes;
-}
+} // namespace pc
 
 namespace pc::kernels {
 

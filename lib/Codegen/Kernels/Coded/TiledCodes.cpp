@@ -24,9 +24,9 @@ struct Square {
   Num row, column; ///< of the square, in squares
 
   Square(Emitter &e, int64_t rows, int64_t columns, Num item)
-      : e(e), rows(rows), columns(columns), row(item / acrossColumns(columns)),
-        column(item % e.integer(acrossColumns(columns))) {}
-  static int64_t acrossColumns(int64_t columns) { return (columns + side - 1) / side; }
+      : e(e), rows(rows), columns(columns), row(item / along(columns)), column(item % e.integer(along(columns))) {}
+  /// The number of squares along a dim.
+  static int64_t along(int64_t size) { return (size + side - 1) / side; }
 
   /// The index of an element, whose row and column are counted in the matrix. If `turned`, the matrix is transposed.
   Num indexOf(Num r, Num c, bool turned) const { return turned ? c * rows + r : r * columns + c; }
@@ -62,11 +62,6 @@ struct BlockScale {
     inverse = e.real(1) / e.select(isSmall, e.real(1), scale); // exact: a power of two
   }
 };
-
-/// The number by which elements are multiplied, for a given scale, as in the kernel of pc.encode_scaled.
-static Num inverseOf(Emitter &e, Num scale) {
-  return e.select(e.real(0) < scale, e.real(1) / scale, scale * 0.0); // exact: a power of two
-}
 
 /// The value that a kernel encodes, which it loads or computes.
 class Encoded {
@@ -289,7 +284,7 @@ static void encodePlainly(const Square &square, const TiledCodes::Encoding &one,
 
 /// Runs the body for each square of the matrix, by 256 threads on a GPU.
 static void forSquares(Kernel &kernel, int64_t rows, int64_t columns, llvm::function_ref<void(const Square &)> body) {
-  kernel.items = (rows + side - 1) / side * Square::acrossColumns(columns);
+  kernel.items = Square::along(rows) * Square::along(columns);
   auto each = [&](Num item) { body(Square(kernel.e, rows, columns, item)); };
   if (kernel.simt)
     kernel.simt->teams(kernel.items, parts * parts, 1, each);
@@ -303,7 +298,7 @@ LogicalResult pc::kernels::emitTiledCodes(const TiledCodes &codes, Kernel &kerne
   const Encoded value(codes, kernel);
   auto inverse = [&](const TiledCodes::Encoding &one) { // of a given scale
     auto scale = cast<BlockArgument>(cast<EncodeScaledOp>(one.encode).getScale());
-    return inverseOf(kernel.e, kernel.operands[scale.getArgNumber()].load(kernel.e.integer(0)));
+    return inverseOfScale(kernel.operands[scale.getArgNumber()].load(kernel.e.integer(0)));
   };
   forSquares(kernel, tile.rows, tile.columns, [&](const Square &square) {
     if (!kernel.simt) {
