@@ -88,8 +88,7 @@ void keepLeaf(Operation *leaf, Space space, bool byPasses, ArrayRef<UpdateOp> up
 }
 
 /// The values that the passes of one microbatch keep from the forward to the backward pass. Carries are placed where a
-/// layer ends in the forward pass, and where it begins in the backward pass, so that they divide no ops that pc-fuse
-/// would fuse without them.
+/// layer ends in the forward pass, and where it begins in the backward pass, so that those of a layer share a bucket.
 class KeptValues {
 public:
   explicit KeptValues(Block &body) : body(body) {

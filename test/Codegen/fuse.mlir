@@ -272,3 +272,34 @@ func.func @square(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %y = pc.sub %x, %columns : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return %y : tensor<8x8xf32>
 }
+
+// -----
+
+// Values that leave the device change no fusion: neither the carry of a weight that comes back between two norms, nor
+// that of an activation that is taken away between them. The activation comes back after the seed.
+// CHECK-LABEL: func.func @carried
+// CHECK: %[[G1:.*]] = pc.carry %arg2
+// CHECK: %[[G2:.*]] = pc.carry %arg3
+// CHECK: %[[F:.*]]:2 = pc.fusion
+// CHECK-NEXT: pc.add
+// CHECK-NEXT: pc.rms_norm
+// CHECK-NEXT: pc.rms_norm
+// CHECK: %[[AWAY:.*]] = pc.carry %[[F]]#0
+// CHECK: pc.seed
+// CHECK: %[[BACK:.*]] = pc.carry %[[AWAY]]
+// CHECK: pc.fusion {{.*}} = %[[BACK]]
+func.func @carried(%x: tensor<2x3x8xf32>, %p: tensor<2x3x8xf32>, %w1: tensor<8xf32, #pc.space<disk>>, %w2: tensor<8xf32, #pc.space<disk>>,
+                   %m: tensor<8x8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x8xf32>) {
+  %a = pc.add %x, %p : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %g1 = pc.carry %w1 : (tensor<8xf32, #pc.space<disk>>) -> tensor<8xf32>
+  %y, %r1 = pc.rms_norm %a, %g1 eps 1.0e-5 : (tensor<2x3x8xf32>, tensor<8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3xf32>)
+  %away = pc.carry %a : (tensor<2x3x8xf32>) -> tensor<2x3x8xf32, #pc.space<disk>>
+  %g2 = pc.carry %w2 : (tensor<8xf32, #pc.space<disk>>) -> tensor<8xf32>
+  %z, %r2 = pc.rms_norm %y, %g2 eps 1.0e-5 : (tensor<2x3x8xf32>, tensor<8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3xf32>)
+  %product = pc.einsum "b s f, f e -> b s e" %z, %m : (tensor<2x3x8xf32>, tensor<8x8xf32>) -> tensor<2x3x8xf32>
+  %seed = pc.seed : tensor<f32>
+  %back = pc.carry %away : (tensor<2x3x8xf32, #pc.space<disk>>) -> tensor<2x3x8xf32>
+  %scaled = pc.einsum ", b s f -> b s f" %seed, %back : (tensor<f32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %sum = pc.add %scaled, %back : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  return %product, %sum : tensor<2x3x8xf32>, tensor<2x3x8xf32>
+}

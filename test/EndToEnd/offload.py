@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/offload.py quick|all-PART|faults|calls|calls-NUMBER|MODEL OPTIMIZER PLAN KINDS
+"""usage: test/EndToEnd/offload.py quick|all-PART|kernels|faults|calls|calls-NUMBER|MODEL OPTIMIZER PLAN KINDS
 
 Values on disk change no bit: 10 steps of any plan leave the tensors of the same plan without offload. KINDS are values of --offload, with spaces between. Checkpoints move between both. What the compiler
 reports of arenas and links is what a run counts. A full or broken disk, and a missing or doubtful directory, end the run or are reported.
 "all-PART": of all models and plans every eighth one, from number PART (0 to 7) on.
+"kernels": compiles all models and plans, and compares the fusions with those without offload. "quick" does so for some.
 "calls": a call of the system that allocates, reads or writes the scratch file fails, is interrupted or is short. Some calls for each kind of values, or all calls of plan NUMBER of BROKEN."""
 import json
 import re
 import sys
+from collections import Counter
 
 from cases import BUILD, GOLDEN, STAND_IN, Case, data_flags, mesh_flags, ranks_of
 
@@ -20,10 +22,9 @@ QUICK = [("gpt2", "adamw", "1", "states activations"), ("llama", "adamw", "dp=2 
          ("llama", "lion", "cp=2 --context-parallel=ring", "states,activations"), ("gpt2", "adafactor", "dp=2 --zero=3", "states"), ("qwen3_moe", "adamw", "ep=2", "states,parameters,activations"),
          ("gpt2", "muon", "dp=2 --zero=2", "states"), ("llama", "adamw", "tp=2 --sequence-parallel --window=tp", "activations"),
          ("gpt2", "adamw", "tp=2 --group=*.bias:decay=0,lr=0.5x", "states")]
-UNCHECKED = {"PC_STANDIN_CHECK": "none"}  # the first run of each program is checked
+UNCHECKED = {"PC_STANDIN_CHECK": "none"}  # other bits than with checks, and faster
 CUDA = " --target=cuda --arch=sm_90a --stand-in"
-QUICK += [("gpt2", "adamw", "dp=2 --zero=3" + CUDA, "states:host,parameters:host,activations:host states:disk,parameters:host,activations:disk"),
-          ("gemma3", "adamw", "dp=2 --zero=3" + CUDA, "activations:host")]  # carries between norms whose gradients share a kernel
+QUICK += [("gpt2", "adamw", "dp=2 --zero=3" + CUDA, "states:host,parameters:host,activations:host states:disk,parameters:host,activations:disk")]
 MODELS = sorted(folder.name for folder in GOLDEN.iterdir() if (folder / "tokens.bin").exists())
 MOMENTUM = """pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] scalars ["lr", "momentum"] settings {momentum = 0.9} {
 ^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %old: tensor<?xf32>, %lr: tensor<f32>, %momentum: tensor<f32>):
@@ -40,6 +41,19 @@ CALLS = BUILD / "test/Runtime/core/libcore-failing-scratch.so"
 # Plans whose calls fail: states, masters, parameters, activations, and states of 8 bits.
 BROKEN = [("1", "states"), ("1 --precision=bf16", "masters"), ("dp=2 --zero=3", "parameters"), ("1", "activations"), ("1 --states=8bit", "states"),
           ("1 --precision=bf16 --states=8bit", "states,masters,activations"), ("1" + CUDA, "states:disk,activations:host")]
+
+
+def ops_of(program):
+    """Counts the ops and fusions of a scheduled program that compute. They are written without the names of values and without moves, casts of weights that are rounded again,
+    and blocks that are joined again."""
+    ops = Counter()
+    program = re.sub(r' loc\((#loc\d*|".*?")\)', "", program)
+    for text in re.findall(r"^ *%\S.* = (pc\.fusion .*\{\n(?: *[^} \n].*\n)*|pc\.[a-z].*)", program, re.M):
+        names = {}
+        head, *body = (re.sub(r"%\w+(#\d+)?", lambda match: names.setdefault(match[0], f"%{len(names)}"), line.strip()) for line in text.splitlines())
+        if not re.match(r"pc\.(carry|wait|start|parameter|state|accumulate|insert|cast|constant)\b", head) and "#pc.space" not in head:
+            ops["\n".join([head, *(" ".join(sorted(line.split(" : ")[0].split())) if line.startswith("pc.yield") else line for line in body)])] += 1
+    return ops
 
 
 def spaces_of(kind):
@@ -72,9 +86,15 @@ class Offload(Case):
             return
         if plain.code:
             return self.check(f"{model} {plan}: compiles", False, plain.why())
-        self.train("plain-train", model, plan, 10, "plain")
+        self.train("plain-train", model, plan, 10, "plain", "--summary", "plain.summary", **UNCHECKED)
+        self.check_accesses("plain-train", model, plan)
         for kind in kinds:
             self.run_kind(f"{model} {optimizer} {plan} {kind}", model, optimizer, plan, kind)
+
+    def check_accesses(self, program, model, plan, *flags):
+        """The stand-in checks what kernels, moves and library calls read and write."""
+        if "cuda" in plan:
+            self.train(program, model, plan, 2, "checked", *flags)
 
     def run_kind(self, name, model, optimizer, plan, kind):
         done = self.call(*self.compiling("disk-train", optimizer, plan, f"--offload={kind}", "--report=disk.json"))
@@ -83,16 +103,35 @@ class Offload(Case):
         if done.code:
             return self.check(f"{name}: compiles", False, done.why())
         disk = [] if spaces_of(kind) == {"host"} else ["--scratch", "."]
-        self.train("disk-train", model, plan, 10, "disk", *disk, "--summary", "disk.summary")
+        self.train("disk-train", model, plan, 10, "disk", *disk, "--summary", "disk.summary", **UNCHECKED)
+        self.check_accesses("disk-train", model, plan, *disk)
         self.check(f"{name}: the bits without offload", self.checkpoint_sums("disk") == self.checkpoint_sums("plain"), "model or state differs")
         if "moe" not in model:  # whose steps allocate memory, with and without offload
             self.compare(f"{name}: report and summary", "reports", "disk.json", "disk.summary")
-        for counted in json.loads((self.work / "disk.summary").read_text())["per_rank"]:
-            self.check(f"{name}: bytes of a step", self.is_whole(kind, counted), counted)
+        plain, counts = (json.loads((self.work / f"{one}.summary").read_text())["per_rank"] for one in ("plain", "disk"))
+        arenas = {rank: group["arena_bytes"] for group in plain for rank in group["ranks"]}
+        for counted in counts:
+            self.check(f"{name}: bytes of a step", self.is_whole(kind, counted, arenas[counted["ranks"][0]]), counted)
         self.train("disk-train", model, plan, 4, "half", *disk, **UNCHECKED)
         self.train("plain-train", model, plan, 7, "more", "--load", "half", **UNCHECKED)
         self.train("disk-train", model, plan, 10, "whole", "--load", "more", *disk, **UNCHECKED)
         self.check(f"{name}: checkpoints move between both", self.checkpoint_sums("whole") == self.checkpoint_sums("plain"), "model or state differs")
+
+    def kernels(self, rows):
+        """The ops of a plan are fused as without offload, so results have the same bits."""
+        for model, optimizer, plan, kinds in rows:
+            self.model(model, 4, 16)
+            flags = self.compiling("fused.mlir", optimizer, plan.removesuffix(" --stand-in"), "--to=scheduled")
+            done = self.call(*flags)
+            if done.code:  # run_plan() checks that the plan is refused with offload, too
+                self.check(f"{model} {plan} is refused", done.code == 4, done.why())
+                continue
+            plain = ops_of((self.work / "fused.mlir").read_text())
+            for kind in kinds.split():
+                done = self.call(*flags, f"--offload={kind}")
+                if done.code != 4 or "no layer keeps a value" not in done.said:
+                    other = ops_of((self.work / "fused.mlir").read_text())
+                    self.check(f"{model} {plan} {kind}: the fusions without offload", plain == other and not done.code, done.why() if done.code else "\n".join((plain - other) + (other - plain)))
 
     def parts(self):
         """States of some parameters, and what does not fit into the bytes that stay on the device."""
@@ -127,13 +166,13 @@ class Offload(Case):
                        words=re.escape(words or ""))
         self.check("the rest: arenas", json.loads((self.work / "again.json").read_text())["per_rank"][0]["arena_bytes"] == whole)
 
-    def is_whole(self, kind, counted):
-        """Whether a step reads back all that it writes; a stage of a pipeline may keep nothing elsewhere."""
+    def is_whole(self, kind, counted, plain):
+        """Whether a step reads back all that it writes; a stage of a pipeline may keep nothing elsewhere. `plain`: arenas without offload, as messages between stages are on the host."""
         links = {link: 0 for space in spaces_of(kind) for link in (f"{space}>device", f"device>{space}")}
         for row in counted["traffic"]:
             if "link" in row:
                 links[row["link"]] += row["payload_bytes"]
-        return all((links[f"{space}>device"] > 0) == (counted["arena_bytes"].get(space, 0) > 0) and links[f"device>{space}"] <= links[f"{space}>device"]
+        return all((links[f"{space}>device"] > 0) == (counted["arena_bytes"].get(space, 0) > plain.get(space, 0)) and links[f"device>{space}"] <= links[f"{space}>device"]
                    and (links[f"device>{space}"] == links[f"{space}>device"] or kind.removesuffix(":host").removesuffix(":disk") not in ("states", "activations")) for space in spaces_of(kind))
 
     def faults(self):
@@ -195,27 +234,32 @@ class Offload(Case):
         return "" if good else f"call {at}: {done.why()}"
 
 
+def all_rows():
+    rows = [(model, optimizer, plan, "states") for model in ("gpt2", "llama-tied", "qwen3_moe") for optimizer in OPTIMIZERS for plan in PLANS]
+    rows += [(model, "adamw", plan, "states parameters activations" + " masters states,masters" * ("bf16" in plan))
+             for model in MODELS for plan in (EXPERTS if "moe" in model else PLANS)]
+    rows += [("gpt2", "adamw", plan + CUDA, "states:disk parameters:disk activations:disk") for plan in PLANS]
+    return rows + [(model, "adamw", plan + CUDA, "states:host parameters:host activations:host" + " masters:host" * ("bf16" in plan)) for model in MODELS for plan in PLANS]
+
+
 def main():
     which, *more = sys.argv[1:]
     case = Offload("offload/" + " ".join(sys.argv[1:]))
+    rows = [(which, *more)] if more else QUICK if which == "quick" else all_rows()
     if which.startswith("all-"):
-        rows = [(model, optimizer, plan, "states") for model in ("gpt2", "llama-tied", "qwen3_moe") for optimizer in OPTIMIZERS for plan in PLANS]
-        rows += [(model, "adamw", plan, "states parameters activations" + " masters states,masters" * ("bf16" in plan))
-                 for model in MODELS for plan in (EXPERTS if "moe" in model else PLANS)]
-        rows += [("gpt2", "adamw", plan + CUDA, "states:disk parameters:disk activations:disk") for plan in PLANS]
-        rows += [(model, "adamw", plan + CUDA, "states:host parameters:host activations:host" + " masters:host" * ("bf16" in plan)) for model in MODELS for plan in PLANS]
         rows = rows[int(which[4:])::8]
-    else:
-        rows = [(which, *more)] if more else QUICK
 
     def body():
         if which == "faults":
             return case.faults()
+        if which == "kernels":
+            return case.kernels(rows)
         if which.startswith("calls"):
             plans = [BROKEN[int(which[6:])]] if "-" in which else [row for row in BROKEN if CUDA not in row[0]]
             return case.calls(plans, few=3 if len(plans) > 1 else 12 if CUDA in plans[0][0] else 0)  # the stand-in is slow
         if which == "quick":
             case.parts()
+            case.kernels(all_rows()[::53])
         for row in rows:
             case.run_plan(*row[:3], *row[3].split())
     case.run(body)

@@ -243,6 +243,74 @@ void hoistSeeds(Block &block) {
   }
 }
 
+/// While it exists, carries of pc-offload divide no ops: those of leaves come first, and readers of an activation read
+/// the activation itself. So ops are fused as without offload, and results have the same bits. In the end, carries from
+/// elsewhere are before their first readers. Readers of an activation after the seed of the backward pass, or in a
+/// later task, read what has come back.
+class HiddenCarries {
+public:
+  explicit HiddenCarries(Block &block) : block(block) {
+    for (CarryOp carry : llvm::to_vector(block.getOps<CarryOp>())) {
+      if (isAway(carry))
+        continue;
+      Operation *source = carry.getX().getDefiningOp();
+      if (auto away = dyn_cast_or_null<CarryOp>(source); away && away->getBlock() == &block && away->hasOneUse()) {
+        carry.getResult().replaceAllUsesWith(away.getX());
+        activations.push_back({away, carry});
+      } else {
+        source && source->getBlock() == &block ? carry->moveAfter(source) : carry->moveBefore(&block, block.begin());
+        leaves.push_back(carry);
+      }
+    }
+  }
+  ~HiddenCarries() {
+    for (CarryOp carry : leaves)
+      if (Operation *first = firstReader(carry))
+        carry->moveBefore(first);
+    for (auto [away, back] : activations)
+      restore(away, back);
+  }
+
+  /// Whether `op` takes an activation away. (An update reads a carry of a new value.)
+  static bool isAwayOfActivation(Operation *op) {
+    auto carry = dyn_cast<CarryOp>(op);
+    return carry && isAway(carry) && llvm::none_of(carry->getUsers(), llvm::IsaPred<UpdateOp>);
+  }
+
+private:
+  static bool isAway(CarryOp carry) { return spaceOf(carry.getResult()) != Space::Device; }
+
+  Operation *firstReader(CarryOp carry) {
+    Operation *first = nullptr;
+    for (Operation *user : carry->getUsers())
+      if (Operation *at = block.findAncestorOpInBlock(*user); !first || at->isBeforeInBlock(first))
+        first = at;
+    return first;
+  }
+
+  void restore(CarryOp away, CarryOp back) {
+    Value value = away.getX();
+    if (Operation *op = value.getDefiningOp(); op && op->getBlock() == &block && !op->isBeforeInBlock(away))
+      away->moveAfter(op);
+    Operation *end = away; // of the forward pass
+    while (end && !isa<SeedOp, TaskOp>(end))
+      end = end->getNextNode();
+    value.replaceUsesWithIf(back.getResult(), [&](OpOperand &use) {
+      return end && end->isBeforeInBlock(block.findAncestorOpInBlock(*use.getOwner()));
+    });
+    if (Operation *first = firstReader(back); !first) { // a fusion with the value's op has all readers
+      back.erase();
+      away.erase();
+    } else if (first->isBeforeInBlock(back)) {
+      back->moveBefore(first);
+    }
+  }
+
+  Block &block;
+  SmallVector<CarryOp> leaves;
+  SmallVector<std::pair<CarryOp, CarryOp>> activations;
+};
+
 /// A growing group of row ops and the position (op number in the block) at which it will be placed.
 struct RowGroup {
   SmallVector<Operation *> ops;
@@ -366,7 +434,8 @@ private:
       for (Operation *member : group.ops)
         for (Operation *user : member->getUsers())
           if (Operation *at = block.findAncestorOpInBlock(*user);
-              !at || (at != op && positionOf(at) < here && !isMember(group, at)))
+              !at ||
+              (at != op && positionOf(at) < here && !isMember(group, at) && !HiddenCarries::isAwayOfActivation(at)))
             return false;
       position = here;
     }
@@ -382,7 +451,8 @@ private:
     const RowGroup &first = group.position < other.position ? group : other;
     unsigned position = std::max(group.position, other.position);
     auto isBetween = [&](Operation *user) {
-      return positionOf(user) < position && !isMember(group, user) && !isMember(other, user);
+      return positionOf(user) < position && !isMember(group, user) && !isMember(other, user) &&
+             !HiddenCarries::isAwayOfActivation(user);
     };
     if (group.space.shape != other.space.shape || !group.space.isPointwise() || !other.space.isPointwise() ||
         group.ops.size() + other.ops.size() > mostOps || tasksBefore[first.position] != tasksBefore[position] ||
@@ -466,36 +536,6 @@ private:
   std::vector<RowGroup> groups;
 };
 
-/// While it exists, values that pc-offload keeps elsewhere are back as soon as they have left. So ops that read them
-/// are fused as without offload, and sums over rows have the same bits. In the end they come back where they did
-/// before, or before their first reader.
-class EarlyCarries {
-public:
-  explicit EarlyCarries(Block &block) : block(block) {
-    for (CarryOp carry : llvm::to_vector(block.getOps<CarryOp>()))
-      if (auto away = carry.getX().getDefiningOp<CarryOp>(); away && away->getBlock() == &block) {
-        OpBuilder builder(carry.getContext());
-        builder.setInsertionPointAfter(away);
-        auto early = cast<CarryOp>(builder.clone(*carry));
-        carry.getResult().replaceAllUsesWith(early.getResult());
-        carries.push_back({carry, early});
-      }
-  }
-  ~EarlyCarries() {
-    for (auto [carry, early] : carries) {
-      early.getResult().replaceAllUsesWith(carry.getResult());
-      early.erase();
-      for (Operation *user : carry->getUsers())
-        if (Operation *reader = block.findAncestorOpInBlock(*user); reader->isBeforeInBlock(carry))
-          carry->moveBefore(reader);
-    }
-  }
-
-private:
-  Block &block;
-  SmallVector<std::pair<CarryOp, CarryOp>> carries;
-};
-
 /// The pass pc-fuse. Blocks of tasks and of the step are fused separately.
 struct Fuse : pc::impl::FuseBase<Fuse> {
   using FuseBase::FuseBase;
@@ -514,7 +554,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
         blocks.push_back(block);
     });
     for (Block *block : blocks) {
-      EarlyCarries carries(*block);
+      HiddenCarries carries(*block);
       // The other fusions look for certain ops. Row fusions take any row op, so they come last.
       splitFullSums(*block);
       if (target == "cuda") // these are products of our own kernels, which have no library epilogues
