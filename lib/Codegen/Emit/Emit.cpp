@@ -212,7 +212,7 @@ Value pc::kernels::emitBinary(Num x, Num y, char op) {
   match(x, y);
   OpBuilder &b = x.e->b;
   Location loc = x.e->loc;
-  auto flags = arith::FastMathFlagsAttr::get(b.getContext(), fast);
+  auto flags = arith::FastMathFlagsAttr::get(b.getContext(), x.e->isExact ? arith::FastMathFlags::none : fast);
   if (x.isFloat())
     switch (op) {
     case '+':

@@ -68,6 +68,10 @@ public:
   /// Whether kernels multiply pairs of bf16 with instructions (addProducts; AVX512-BF16). Needs roundsToBf16.
   const bool multipliesPairs;
 
+  /// While it is true, each of + - * / on floats is rounded by itself, in the order of the program. Otherwise sums may
+  /// be reordered and products contracted, so the last bits of a result depend on the kernel that computes it.
+  bool isExact = false;
+
   /// Constants of type i64 and f32, and wrappers of existing values.
   Num integer(int64_t value);
   Num real(double value);

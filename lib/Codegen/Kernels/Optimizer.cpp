@@ -1,10 +1,11 @@
 //===- Optimizer.cpp - AdamW and SGD in one pass over the parameter ------------------===//
-// The order of operations is torch.optim's. Results may be the operands' own memory: an element is read before it is
-// written.
+// The order of operations is torch.optim's. Roundings are part of the formulas, so kernels for one tensor and for many
+// have the same bits. Results may be the operands' own memory: an element is read before it is written.
 //===-----------------------------------------------------------------------------===//
 #include "Optimizer.h"
 #include "Kernels.h"
 #include "pcrt/description.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace pc;
@@ -34,21 +35,24 @@ static void elements(Kernel &kernel, Value parameter, llvm::function_ref<void(Nu
 
 /// Numbers that are equal for all elements are computed once. A coefficient of NaN means that the step is skipped.
 AdamW::AdamW(Emitter &e, Ptr coefficientAt, Ptr hyperAt) : e(e) {
+  llvm::SaveAndRestore exact(e.isExact, true);
   auto hyper = [&](pcrt_hyper h) { return hyperAt.load(e.integer(h)); };
   coefficient = coefficientAt.load(e.integer(0)), skips = e.isNan(coefficient);
   beta1 = hyper(PCRT_HYPER_BETA1), beta2 = hyper(PCRT_HYPER_BETA2), epsilon = hyper(PCRT_HYPER_EPS);
   keep = 1.0 - hyper(PCRT_HYPER_LR) * hyper(PCRT_HYPER_WEIGHT_DECAY);
-  rate = hyper(PCRT_HYPER_LR) / hyper(PCRT_HYPER_CORRECTION1), root2 = e.sqrt(hyper(PCRT_HYPER_CORRECTION2));
+  descent = -1.0 * (hyper(PCRT_HYPER_LR) / hyper(PCRT_HYPER_CORRECTION1)),
+  root2 = e.sqrt(hyper(PCRT_HYPER_CORRECTION2));
   rest1 = 1.0 - beta1, rest2 = 1.0 - beta2;
 }
 
 /// In a skipped step the old values are selected, so they keep their bits.
 AdamW::State AdamW::step(State old, Num gradient) const {
+  llvm::SaveAndRestore exact(e.isExact, true);
   Num g = gradient * coefficient;
-  Num m = old.first * beta1 + g * rest1;
-  Num v = old.second * beta2 + g * g * rest2;
+  Num m = e.fma(old.first, beta1, g * rest1);
+  Num v = e.fma(old.second, beta2, g * g * rest2);
   Num denominator = e.sqrt(v) / root2 + epsilon;
-  Num p = old.parameter * keep - rate * (m / denominator);
+  Num p = e.fma(descent, m / denominator, old.parameter * keep);
   return {e.select(skips, old.parameter, p), e.select(skips, old.first, m), e.select(skips, old.second, v)};
 }
 
@@ -68,10 +72,11 @@ LogicalResult pc::kernels::emit(AdamWOp op, Kernel &kernel) {
 
 SGD::SGD(Emitter &e, Ptr coefficientAt, Ptr hyperAt)
     : e(e), coefficient(coefficientAt.load(e.integer(0))), skips(e.isNan(coefficient)),
-      rate(hyperAt.load(e.integer(PCRT_HYPER_LR))), decay(hyperAt.load(e.integer(PCRT_HYPER_WEIGHT_DECAY))) {}
+      descent(-1.0 * hyperAt.load(e.integer(PCRT_HYPER_LR))), decay(hyperAt.load(e.integer(PCRT_HYPER_WEIGHT_DECAY))) {}
 
 Num SGD::step(Num parameter, Num gradient) const {
-  return e.select(skips, parameter, parameter - rate * (gradient * coefficient + decay * parameter));
+  llvm::SaveAndRestore exact(e.isExact, true);
+  return e.select(skips, parameter, e.fma(descent, e.fma(decay, parameter, gradient * coefficient), parameter));
 }
 
 LogicalResult pc::kernels::emit(SGDOp op, Kernel &kernel) {

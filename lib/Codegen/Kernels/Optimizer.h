@@ -24,7 +24,7 @@ public:
 
 private:
   Emitter &e;
-  Num coefficient, skips, beta1, beta2, epsilon, keep, rate, root2, rest1, rest2;
+  Num coefficient, skips, beta1, beta2, epsilon, keep, descent, root2, rest1, rest2;
 };
 
 /// The scalars of SGD without momentum, loaded once.
@@ -36,7 +36,7 @@ public:
 
 private:
   Emitter &e;
-  Num coefficient, skips, rate, decay;
+  Num coefficient, skips, descent, decay;
 };
 
 } // namespace pc::kernels
