@@ -1,7 +1,7 @@
 //===- Fuse.cpp - Group ops that become one kernel into pc.fusion -----------------------===//
 // In each block, fuses fixed patterns around matrix products and embedding gradients, then groups row ops (RowFuser).
 // Invariants, and why the result is correct:
-//  1. Only pure ops are fused. Moves, tasks and updates keep their order, and a fusion is in one task.
+//  1. Only pure ops are fused. Moves (except carries), tasks and updates keep their order, and a fusion is in one task.
 // 2. A fusion computes its ops in their original order. It is placed after all its inputs and before all readers of its
 //     results. Patterns choose such a place, and groups keep `position` valid.
 //  3. A group has a row space with at least one split that all of its ops allow.
