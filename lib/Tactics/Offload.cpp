@@ -88,7 +88,8 @@ void keepLeaf(Operation *leaf, Space space, bool byPasses, ArrayRef<UpdateOp> up
 }
 
 /// The values that the passes of one microbatch keep from the forward to the backward pass. Carries are placed where a
-/// layer ends in the forward pass, and where it begins in the backward pass, so that those of a layer share a bucket.
+/// layer ends in the forward pass, and where it begins in the backward pass. (Next to readers, a step of GPT-2 124M
+/// would be 0.5 % slower, as predicted for an H100.)
 class KeptValues {
 public:
   explicit KeptValues(Block &body) : body(body) {

@@ -25,6 +25,7 @@ QUICK = [("gpt2", "adamw", "1", "states activations"), ("llama", "adamw", "dp=2 
 UNCHECKED = {"PC_STANDIN_CHECK": "none"}  # other bits than with checks, and faster
 CUDA = " --target=cuda --arch=sm_90a --stand-in"
 QUICK += [("gpt2", "adamw", "dp=2 --zero=3" + CUDA, "states:host,parameters:host,activations:host states:disk,parameters:host,activations:disk"),
+          ("gemma3", "adamw", "dp=2 --zero=3" + CUDA, "activations:host"),  # carries between norms whose gradients share a kernel
           ("deepseek_v3-plain", "adamw", "pp=2,dp=2 --zero=1 --microbatches=2" + CUDA, "states:host")]  # one kernel updates tensors of three elements, or all tensors
 MODELS = sorted(folder.name for folder in GOLDEN.iterdir() if (folder / "tokens.bin").exists())
 MOMENTUM = """pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] scalars ["lr", "momentum"] settings {momentum = 0.9} {

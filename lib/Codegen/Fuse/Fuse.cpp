@@ -264,8 +264,10 @@ public:
     }
   }
   ~HiddenCarries() {
-    for (CarryOp carry : leaves)
-      if (Operation *first = firstReader(carry))
+    // All readers come first, because MLIR numbers the block again after each move.
+    auto readers = llvm::map_to_vector(leaves, [&](CarryOp carry) { return firstReader(carry); });
+    for (auto [carry, first] : llvm::zip_equal(leaves, readers))
+      if (first)
         carry->moveBefore(first);
     for (auto [away, back] : activations)
       restore(away, back);

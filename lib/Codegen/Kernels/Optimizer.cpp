@@ -40,7 +40,7 @@ AdamW::AdamW(Emitter &e, Ptr coefficientAt, Ptr hyperAt) : e(e) {
   coefficient = coefficientAt.load(e.integer(0)), skips = e.isNan(coefficient);
   beta1 = hyper(PCRT_HYPER_BETA1), beta2 = hyper(PCRT_HYPER_BETA2), epsilon = hyper(PCRT_HYPER_EPS);
   keep = 1.0 - hyper(PCRT_HYPER_LR) * hyper(PCRT_HYPER_WEIGHT_DECAY);
-  descent = -1.0 * (hyper(PCRT_HYPER_LR) / hyper(PCRT_HYPER_CORRECTION1)),
+  descent = -1.0 * (hyper(PCRT_HYPER_LR) / hyper(PCRT_HYPER_CORRECTION1));
   root2 = e.sqrt(hyper(PCRT_HYPER_CORRECTION2));
   rest1 = 1.0 - beta1, rest2 = 1.0 - beta2;
 }
