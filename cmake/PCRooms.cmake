@@ -16,6 +16,14 @@ function(pc_precompile target)
   endif()
 endfunction()
 
+# pc_test_program(name sources...): a program that tests of lit run, with the compiler's flags and precompiled header.
+function(pc_test_program name)
+  add_executable(${name} ${ARGN})
+  llvm_update_compile_flags(${name})
+  pc_precompile(${name})
+  add_dependencies(check-pc ${name})
+endfunction()
+
 # pc_room(Name sources... LINK rooms... MLIR upstream-libraries... [KERNELS]): the library PC<Name> of one room; without
 # sources, of those in its folder and the folders in it. KERNELS: it writes generated code.
 function(pc_room name)

@@ -41,9 +41,9 @@ llvm::LogicalResult verifyTables(mlir::ModuleOp planned, mlir::ModuleOp kernels,
 std::string tableBytes(mlir::ModuleOp kernels);
 
 /// Compiles the gpu.module of a CUDA program for the architectures `archs`, such as sm_90a, or for the default ones if
-/// `archs` is empty. Replaces the gpu.module by the images. `standIn` adds an image for the stand-in of the CUDA
-/// driver. Does nothing to a CPU program. Fails with an error if an architecture is unknown, or with the message of
-/// ptxas.
+/// `archs` is empty. Replaces the gpu.module by the images: PTX, and a cubin for each architecture or, if `standIn`, an
+/// image for the stand-in of the CUDA driver. Does nothing to a CPU program. Fails with an error if an architecture is
+/// unknown, or with the message of ptxas.
 llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::string> archs, bool standIn);
 
 /// Translates a module of the kernels phase to an object file, and lowers the module in place. The file is for this

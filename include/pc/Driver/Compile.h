@@ -65,7 +65,7 @@ struct CompileOptions {
   std::string emitPlan, report;               ///< files, or empty
   std::string reference;                      ///< a file with the step program; empty: the program's own hashes
   bool tellPrediction = false;                ///< a remark says how long a step takes
-  bool standIn = false;                       ///< also an image for the stand-in of the CUDA driver
+  bool standIn = false;                       ///< an image for the stand-in of the CUDA driver instead of cubins
   std::optional<llvm::json::Object> searched; ///< the results of a search, for the report
   std::string howFound;                       ///< comments in the plan's file by which the search can be repeated
   mlir::TimingScope *timing = nullptr; ///< where the time of every pass is counted; null in tools without MLIR's flags

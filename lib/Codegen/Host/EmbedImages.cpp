@@ -22,6 +22,7 @@ LogicalResult pc::embedImages(ModuleOp module, ArrayRef<std::string> archs, bool
   if (!archs.empty())
     options.archs.assign(archs.begin(), archs.end());
   options.emitHostImage = standIn;
+  options.emitCubins = !standIn;
   FailureOr<SmallVector<GpuImage>> images = compileGpuModule(devices[0], options);
   if (failed(images))
     return failure();
