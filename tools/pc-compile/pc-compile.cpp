@@ -56,8 +56,9 @@ int main(int argc, char **argv) {
       cl::desc("File with the step program that this program must equal, or, for phase kernels, the planned program"),
       cl::value_desc("file"), files);
   cl::opt<bool> timing("timing", cl::desc("Print the time of every pass, like --mlir-timing"), files);
-  cl::opt<bool> standIn("stand-in", cl::desc("Add kernels for the emulated CUDA driver, for tests, and leave out cubins"), cl::Hidden,
-                        cl::cat(pc::categoryOf(FlagGroup::Target)));
+  cl::opt<bool> standIn("stand-in",
+                        cl::desc("Add kernels for the emulated CUDA driver, for tests, and leave out cubins"),
+                        cl::Hidden, cl::cat(pc::categoryOf(FlagGroup::Target)));
   pc::CompileFlags flags(/*ofTool=*/true);
   mlir::registerAsmPrinterCLOptions();
   mlir::registerMLIRContextCLOptions();
