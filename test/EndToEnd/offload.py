@@ -11,7 +11,7 @@ import re
 import sys
 from collections import Counter
 
-from cases import BUILD, GOLDEN, STAND_IN, Case, data_flags, mesh_flags, ranks_of
+from cases import BUILD, GOLDEN, STAND_IN, UNCHECKED, Case, data_flags, mesh_flags, ranks_of
 
 PLANS = ["1", "1 --microbatches=2", "dp=2", "dp=2 --zero=1", "dp=2 --zero=2", "dp=2 --zero=3", "tp=2", "dp=2,tp=2 --zero=1", "cp=2 --context-parallel=ring",
          "dp=2 --zero=3 --precision=bf16", "pp=2 --microbatches=2", "pp=2,dp=2 --zero=1 --microbatches=2", "tp=2 --sequence-parallel --window=tp"]
@@ -22,7 +22,6 @@ QUICK = [("gpt2", "adamw", "1", "states activations"), ("llama", "adamw", "dp=2 
          ("llama", "lion", "cp=2 --context-parallel=ring", "states,activations"), ("gpt2", "adafactor", "dp=2 --zero=3", "states"), ("qwen3_moe", "adamw", "ep=2", "states,parameters,activations"),
          ("gpt2", "muon", "dp=2 --zero=2", "states"), ("llama", "adamw", "tp=2 --sequence-parallel --window=tp", "activations"),
          ("gpt2", "adamw", "tp=2 --group=*.bias:decay=0,lr=0.5x", "states")]
-UNCHECKED = {"PC_STANDIN_CHECK": "none"}  # other bits than with checks, and faster
 CUDA = " --target=cuda --arch=sm_90a --stand-in"
 QUICK += [("gpt2", "adamw", "dp=2 --zero=3" + CUDA, "states:host,parameters:host,activations:host states:disk,parameters:host,activations:disk"),
           ("gemma3", "adamw", "dp=2 --zero=3" + CUDA, "activations:host"),  # carries between norms whose gradients share a kernel

@@ -25,8 +25,8 @@ ELEMENTS = 64 * 192 + 64 * 64 + 2 * 64 * 256  # of the matrices of a layer
 class ZeroPlus(States):
     def program(self, out, plan="1", *flags):
         mesh, *own = plan.split()
-        self.said = self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *own, *flags, *self.target, f"--report={out}.json", "-o", out).said
-        return [*self.runs(out, mesh), *(["--scratch", "."] if "offload" in plan else [])]
+        command = [*self.runs(out, mesh), *(["--scratch", "."] if "offload" in plan else [])]
+        return self.build(out, command, *mesh_flags(mesh), *own, *flags, *self.target)
 
     def runs(self, out, mesh):
         return ["pc-run", "-n", ranks_of(mesh), f"./{out}", "--", *"--lr 3e-3 --weight-decay 0.1 --clip 1 --seed 1 --data tokens.bin".split()]

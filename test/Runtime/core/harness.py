@@ -62,8 +62,8 @@ def start(arguments, **environment):
                             env={**os.environ, **environment})
 
 
-def finish(process, seconds=60):
-    """The exit code and what was said."""
+def finish(process, seconds=240):
+    """The exit code and what was said. A run that takes longer hangs; eight ranks on two busy cores take more than a minute."""
     try:
         said = process.communicate(timeout=seconds)[1]
     except subprocess.TimeoutExpired:
