@@ -21,6 +21,7 @@ LONG = bool(os.environ.get("PC_LONG"))
 # Without it, runs choose the faster way to multiply bf16, so that on a busy machine two runs could have other bits.
 BF16 = str(int("avx512_bf16" in Path("/proc/cpuinfo").read_text().split()))
 STAND_IN = {"PCRT_CUDA_LIBRARIES": f"standin:{BUILD}/lib/libpc_standin.so", "PCRT_CACHE_DIR": ""}
+CHECKED = {"PC_STANDIN_CHECK": "order,kernels"}  # the default
 UNCHECKED = {"PC_STANDIN_CHECK": "none"}  # other bits than with the stand-in's checks of accesses, and several times faster
 SMALL_LLAMA = dict(model_type="llama", hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, vocab_size=32,
                    max_position_embeddings=16, rms_norm_eps=1e-5, rope_theta=10000.0, hidden_act="silu", tie_word_embeddings=False)

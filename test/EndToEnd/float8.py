@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 
-from cases import BIN, ROOT, Failed, mesh_flags, ranks_of
+from cases import BIN, CHECKED, ROOT, Failed, mesh_flags, ranks_of
 from states import CONFIG
 from zeropp import FREE, ZeroPlus
 
@@ -151,10 +151,10 @@ class Float8(ZeroPlus):
         self.check("products multiply codes", operands["decoded"] == 0, operands, operands)
         for arch in "sm_80", "sm_90a":
             self.needs("pc-compile", "model.mlir", *self.fp8, "--target=cuda", f"--arch={arch}", "--attention=generated", "--stand-in", "--check-kernels", "-o", "check")
-            done = self.needs("./check", "--check-kernels")
+            done = self.needs("./check", "--check-kernels", **CHECKED)
             wanted = ['"kind":"cast"', '"product":"einsum h.0.mlp.c_fc"'] if arch == "sm_90a" else ['"kernel":"encode']
             self.check(f"kernels of {arch}", '"ok":false' not in done.said and all(word in done.said for word in wanted), done.why(), f"{done.said.count('true')} cases")
-            self.holds(f"the PTX of {arch}", sys.executable, ROOT / "test/tools/ptx-reader/read.py", "./check", words="kernels read, 0 findings")
+            self.holds(f"the PTX of {arch}", sys.executable, ROOT / "test/tools/ptx-reader/read.py", "./check", words="kernels read, 0 findings", **CHECKED)
 
     def operands(self, report):
         """The row of the report about operands of products."""

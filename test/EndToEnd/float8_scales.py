@@ -11,9 +11,8 @@ import random
 import re
 import struct
 import subprocess
-import sys
 
-from cases import ROOT, mesh_flags
+from cases import CHECKED, ROOT
 from float8 import DEVICE, FP8, SIZES, Float8
 from zeropp import FREE
 
@@ -231,7 +230,7 @@ class Float8Scales(Float8):
                 operands = self.operands("narrow.json")
                 self.check(f"{width}, {flags[1]}: products that decode", (operands["decoded"] == 0) == (width % 16 == 0), operands, operands)
                 self.needs("pc-compile", "model.mlir", *flags, *DEVICE, "--stand-in", "--check-kernels", "-o", "check")
-                done = self.needs("./check", "--check-kernels")
+                done = self.needs("./check", "--check-kernels", **CHECKED)
                 self.check(f"{width}, {flags[1]}: kernels", '"ok":false' not in done.said, done.why(), f"{done.said.count('true')} cases")
             if self.target and width % 16 == 0 and not quick:
                 # With ZeRO-3, codes of matrices come from other ranks, and are transposed where they are read.

@@ -102,16 +102,19 @@ class Row(Case):
                        *import_flags(self.model))
         return shared(f"{self.model}-{self.layers}-{self.batch}", make) / "model.mlir"
 
+    @property
+    def compiling(self):
+        """The command that compiles the row for this machine or for a GPU, where libraries have a workspace of 32 MiB in the arena."""
+        flags = self.flags
+        if self.device:
+            flags = [*(re.sub(r"(--memory-limit=)(\d+)", lambda m: m[1] + str(int(m[2]) + (32 << 20)), flag) for flag in flags), "--arch=sm_90a"]
+        return ["pc-compile", self.source, *mesh_flags(self.mesh), *flags]
+
     @functools.cached_property
     def program(self):
         """Beside its report. The quick run keeps it until a tool is built anew: the same compiler makes the same program."""
-        # On a device, libraries have a workspace of 32 MiB in the arena.
-        grown = [re.sub(r"(--memory-limit=)(\d+)", lambda m: m[1] + str(int(m[2]) + (32 << 20)), flag) if self.device else flag
-                 for flag in self.flags]
-        target = ["--arch=sm_90a", "--stand-in"] if self.device else []
-
         def make(folder):
-            self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *grown, *target, "-o", folder / "train", f"--report={folder}/report.json")
+            self.needs(*self.compiling, *["--stand-in"] * self.device, "-o", folder / "train", f"--report={folder}/report.json")
         if not LONG:
             return shared(f"programs/{file_name(self.text)}", make) / "train"
         make(self.work)
@@ -119,7 +122,7 @@ class Row(Case):
 
     def assembly(self):
         """ptxas accepts the kernels. Programs for the stand-in have no cubins, so it has not seen them yet."""
-        self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *self.flags, "--arch=sm_90a", "--to=kernels", "-o", "kernels.mlir")
+        self.needs(*self.compiling, "--to=kernels", "-o", "kernels.mlir")
         self.holds("ptxas accepts the kernels", "pc-kernels", "kernels.mlir", "--arch=sm_90a", "--emit=table", "-o", "kernels.table")
 
     def phase(self, name):

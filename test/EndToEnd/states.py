@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left
 from pathlib import Path
 
-from cases import STAND_IN, UNCHECKED, Case, mesh_flags, ranks_of
+from cases import CHECKED, STAND_IN, UNCHECKED, Case, mesh_flags, ranks_of
 
 CONFIG = dict(model_type="gpt2", n_embd=64, n_inner=256, n_head=4, n_layer=2, n_positions=32, vocab_size=96, activation_function="gelu_new", layer_norm_epsilon=1e-5,
               resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, tie_word_embeddings=True, architectures=["GPT2LMHeadModel"])
@@ -106,15 +106,18 @@ class States(Case):
         self.target = ["--target=cuda", "--arch=sm_90a", "--stand-in"]
         self.environment |= STAND_IN | UNCHECKED
 
+    def check_accesses(self, command):
+        """Two steps in which the stand-in checks what kernels, moves and library calls read and write."""
+        self.needs(*command, "--steps", 2, **CHECKED)
+
     def build(self, out, command, *flags):
-        """Returns the command of a run, whose program is compiled with these flags if it is not already there. On a GPU, two steps are run first in which the stand-in checks what
-        kernels, moves and library calls read and write."""
+        """Returns the command of a run, whose program is compiled with these flags if it is not already there. The accesses of a program for a GPU are checked first."""
         file, key = self.work / out, (flags, (self.work / "model.mlir").stat().st_mtime_ns)
         if not file.exists() or self.built.get(out, [])[:2] != [key, file.stat().st_mtime_ns]:
             said = self.needs("pc-compile", "model.mlir", *flags, f"--report={out}.json", "-o", out).said
             self.built[out] = [key, file.stat().st_mtime_ns, said]
             if "--stand-in" in flags:
-                self.needs(*command, "--steps", 2, PC_STANDIN_CHECK="order,kernels")
+                self.check_accesses(command)
         self.said = self.built[out][2]
         return command
 

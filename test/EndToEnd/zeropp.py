@@ -146,7 +146,10 @@ class ZeroPlus(States):
             tokens = (self.work / "tokens.bin").read_bytes()
             for rank in range(n):  # the rows of a rank are a batch of the small program; samples have 32 tokens of two bytes
                 (self.work / "rows.bin").write_bytes(tokens[rank * 8 // n * 32 * 2:])
-                self.needs(*["rows.bin" if word == "tokens.bin" else word for word in self.runs(f"rows{n}.exe", "1")], "--steps", 1, "--dump-grads", f"rows{n}.{rank}")
+                command = ["rows.bin" if word == "tokens.bin" else word for word in self.runs(f"rows{n}.exe", "1")]
+                if self.target and not rank:
+                    self.check_accesses(command)
+                self.needs(*command, "--steps", 1, "--dump-grads", f"rows{n}.{rank}")
                 addends.append({name: (shape, array("f", (x / n for x in values))) for name, (shape, values) in self.gradient_of(f"rows{n}.{rank}").items()})
             self.needs(*self.program("plain", f"dp={n}"), "--steps", 1, "--dump-grads", "plain.grads")
             exact = self.gradient_of("plain.grads")
