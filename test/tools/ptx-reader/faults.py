@@ -100,7 +100,7 @@ FAULTS = [
     (SMALL, NORM, "factors and addend exchanged", r"(fma.rn.f32 \s*%r\d+), (%r\d+), (%r\d+), (%r\d+)", r"\1, \4, \3, \2"),
     (SMALL, NORM, "a difference the other way", r"(sub.f32 \s*%r\d+), (%r\d+), (%r\d+)", r"\1, \3, \2"),
     (SMALL, NORM, "a maximum for a minimum", r"min.u64", "max.u64"),
-    (SMALL, ADAMW, "a sum for a product", r"mul.f32", "add.f32"),
+    (SMALL, ADAMW, "a sum for a product", r"mul.rn.f32", "add.rn.f32"),
     (SMALL, CLIP, "a quotient the other way", r"(div.rn.f32 \s*%r\d+), (%r\d+), (%r\d+)", r"\1, \3, \2"),
     (SMALL, ADAMW, "a root without its root", r"sqrt.rn.f32|sqrt.approx.f32", "mov.b32"),
     # what is no PTX
