@@ -418,7 +418,7 @@ pcrt_status pc::changeModel(ModuleOp model, CompileOptions &options) {
   if (pcrt_status status = readOptimizer(model, optimizer))
     return status;
   if (!(options.step.ema >= 0 && options.step.ema < 1) || (options.step.ema > 0 && !options.adapters.lora.empty())) {
-    model.emitError() << "--ema=" << options.step.ema
+    model.emitError() << "--ema"
                       << (options.adapters.lora.empty() ? ": expected a decay of at least 0 and below 1, as in 0.999"
                                                         : " does not work with --lora; leave out one of them");
     return PCRT_USAGE;

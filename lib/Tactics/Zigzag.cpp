@@ -24,7 +24,7 @@ bool isOfTokens(InputOp input) { return input.getKind() != InputKind::Hyper && i
 /// Reports the first op, leaf or output whose value would change in another order.
 class Order {
 public:
-  explicit Order(ModuleOp module) : module(module), classes(module) {}
+  Order(ModuleOp module, int64_t chunks) : module(module), classes(module), chunks(chunks) {}
 
   LogicalResult check(ProgramOp program) {
     WalkResult inputs = module.walk([&](InputOp input) {
@@ -146,6 +146,10 @@ private:
         if (has(value, dim) && (rule.factors[factor].whole || isDivided(op, rule, factor) || counts))
           return refuseOrder(op, "depends on the order of the sequence, which is dim " + Twine(dim) + " of " +
                                      (llvm::is_contained(op->getResults(), value) ? "its result" : "an operand"));
+        const int64_t blocks = cast<RankedTensorType>(value.getType()).getDimSize(dim);
+        if (has(value, dim) && blocks % chunks)
+          return refuseOrder(op, "has scales for " + Twine(blocks) + " blocks of tokens, which " + Twine(chunks) +
+                                     " chunks of the sequence would divide");
       }
     auto choice = dyn_cast<TopKOp>(op.getOperation());
     if (choice && choice.getLayer() && (!has(choice.getX(), 1) || hasOther(choice.getX(), 1)))
@@ -155,6 +159,7 @@ private:
 
   ModuleOp module;
   DimClasses classes;
+  int64_t chunks; ///< of the sequence, whose tokens stay together
   std::set<unsigned> sequences; ///< the classes
 };
 
@@ -180,7 +185,7 @@ struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
                    << (length / unit + 1) * unit;
         return signalPassFailure();
       }
-      if (failed(Order(getOperation()).check(program)))
+      if (failed(Order(getOperation(), unit).check(program)))
         return signalPassFailure();
       program.setZigzag(ranks);
       return;

@@ -144,3 +144,23 @@ func.func @mixed(%a: tensor<128x256xf8E4M3FN>, %s: tensor<f32>, %t: tensor<128x2
   %r = pc.einsum "m k, n k -> m n" %w, %x : (tensor<24x256xbf16>, tensor<128x256xbf16>) -> tensor<24x128xbf16>
   return %p, %q, %r : tensor<128x128xbf16>, tensor<128x128xbf16>, tensor<24x128xbf16>
 }
+
+// -----
+
+// A value is computed in the kernel of its later codes only if no earlier codes read it. The earlier ones here belong to
+// no product of the library.
+// CHECK-LABEL: func.func @earlier
+// CHECK: %[[G:.*]] = pc.activation gelu_tanh
+// CHECK: pc.encode float8 %[[G]]
+// CHECK: pc.fusion (%[[V:.*]] = %[[G]] :
+// CHECK-NEXT: pc.encode float8 %[[V]]
+func.func @earlier(%x: tensor<128x128xbf16>, %b: tensor<128x128xf8E4M3FN>, %s: tensor<1x1xf32>) -> (tensor<128x128xbf16>, tensor<128x128xbf16>) {
+  %g = pc.activation gelu_tanh %x : (tensor<128x128xbf16>) -> tensor<128x128xbf16>
+  %c, %cs = pc.encode float8 %g : (tensor<128x128xbf16>) -> (tensor<128x128xf8E4M3FN>, tensor<128x1xf32>)
+  %d = pc.decode float8 %c, %cs : (tensor<128x128xf8E4M3FN>, tensor<128x1xf32>) -> tensor<128x128xbf16>
+  %e, %es = pc.encode float8 %g : (tensor<128x128xbf16>) -> (tensor<128x128xf8E4M3FN>, tensor<1x128xf32>)
+  %f = pc.decode float8 %e, %es : (tensor<128x128xf8E4M3FN>, tensor<1x128xf32>) -> tensor<128x128xbf16>
+  %w = pc.decode float8 %b, %s : (tensor<128x128xf8E4M3FN>, tensor<1x1xf32>) -> tensor<128x128xbf16>
+  %y = pc.einsum "k m, n k -> m n" %f, %w : (tensor<128x128xbf16>, tensor<128x128xbf16>) -> tensor<128x128xbf16>
+  return %d, %y : tensor<128x128xbf16>, tensor<128x128xbf16>
+}

@@ -131,3 +131,26 @@ func.func @model() {
   %some = pc.dropout %rows random %random drop <6554> : (tensor<8x2xf32>, tensor<5xi32>) -> tensor<8x2xf32>
   return
 }
+
+// -----
+
+// Each of the 4 chunks has 64 tokens, and each scale belongs to 128.
+pc.program "blocks" batch 2 sequence 256 vocabulary 16 config "{}"
+func.func @model() {
+  %weights = pc.input loss_weights dims ["batch", "sequence"] : tensor<2x256xf32>
+  %rows = pc.einsum "b s -> b s e" %weights : (tensor<2x256xf32>) -> tensor<2x256x4xf32>
+  // expected-error @below {{pc-zigzag: 'pc.encode' op has scales for 2 blocks of tokens, which 4 chunks of the sequence would divide; ring attention reorders the sequence}}
+  %codes, %scales = pc.encode float8 %rows : (tensor<2x256x4xf32>) -> (tensor<2x256x4xf8E4M3FN>, tensor<2x2x4xf32>)
+  return
+}
+
+// -----
+
+// CHECK: pc.program "whole_blocks" {{.*}} zigzag 2
+pc.program "whole_blocks" batch 2 sequence 512 vocabulary 16 config "{}"
+func.func @model() {
+  %weights = pc.input loss_weights dims ["batch", "sequence"] : tensor<2x512xf32>
+  %rows = pc.einsum "b s -> b s e" %weights : (tensor<2x512xf32>) -> tensor<2x512x4xf32>
+  %codes, %scales = pc.encode float8 %rows : (tensor<2x512x4xf32>) -> (tensor<2x512x4xf8E4M3FN>, tensor<2x4x4xf32>)
+  return
+}

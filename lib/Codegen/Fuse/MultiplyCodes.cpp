@@ -215,7 +215,8 @@ private:
       return;
     for (Operation *user : op->getUsers()) {
       Operation *inBlock = at->getBlock()->findAncestorOpInBlock(*user);
-      const bool isInside = inBlock && (ops.contains(inBlock) || isFloat8Encoding(inBlock));
+      const bool isInside =
+          inBlock && (ops.contains(inBlock) || (isFloat8Encoding(inBlock) && !inBlock->isBeforeInBlock(at)));
       if (!isInside && inBlock && (!at->isBeforeInBlock(inBlock) || inOnePass(at, inBlock)))
         return;
     }
