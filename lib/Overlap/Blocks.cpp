@@ -45,8 +45,8 @@ bool worksOnBlocks(Operation *op, const Row &row) {
 
 bool pc::isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }
 
-BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string> axes)
-    : block(block), mesh(mesh), axes(axes) {
+BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string> axes, const Origins &origins)
+    : block(block), mesh(mesh), axes(axes), origins(origins) {
   while (!decideAll())
     ;
 }
@@ -221,7 +221,7 @@ void BlockDecisions::take(Value value, const Window &window) {
 /// The sum must come from products that are computed block by block along the scatter's dim. If the sum is already
 /// blocked with another window, the two moves share a product, which is recorded for the next round.
 void BlockDecisions::followScatter(ReduceScatterOp scatter) {
-  if (hasLoneAddend(scatter.getX(), scatter.getAxes()))
+  if (hasLoneAddend(scatter.getX(), scatter.getAxes(), origins))
     return;
   Blocked wanted{windowOf(scatter, scatter.getAxes()), int64_t(scatter.getDim())};
   bool found = false;

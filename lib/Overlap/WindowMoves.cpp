@@ -17,27 +17,48 @@
 using namespace mlir;
 using namespace pc;
 
+Origins::Origins(ModuleOp module) : module(module) {
+  module.walk([&](CallOp call) { calls[call.getCalleeAttr().getAttr()].push_back(call); });
+}
+
+void Origins::forEach(Value value, llvm::function_ref<void(Value)> f) const {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto task = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (auto found = task ? calls.find(task.getSymNameAttr()) : calls.end(); found != calls.end())
+      for (CallOp call : found->second)
+        f(call.getInputs()[argument.getArgNumber()]);
+  } else if (auto call = value.getDefiningOp<CallOp>()) {
+    auto task = cast<func::FuncOp>(SymbolTable::lookupSymbolIn(module, call.getCalleeAttr()));
+    Operation *end = task.getBody().front().getTerminator();
+    f(end->getOperand(cast<OpResult>(value).getResultNumber()));
+  } else {
+    llvm::for_each(value.getDefiningOp()->getOperands(), f);
+  }
+}
+
 /// Goes back from the sum, but not past moves that make a value equal on all ranks along `axes`. A pad or mask over one
-/// of these axes leaves a value on one rank only.
-bool pc::hasLoneAddend(Value sum, ArrayAttr axes) {
+/// of these axes leaves a value on one rank only; a value of another stage may be such a one.
+bool pc::hasLoneAddend(Value sum, ArrayAttr axes, const Origins &origins) {
   auto isOver = [&](MoveOpInterface move, bool all) {
     auto own = move.getMoveAxes();
     auto has = [&](Attribute axis) { return llvm::is_contained(own, axis); };
     return all ? llvm::all_of(axes, has) : llvm::any_of(axes, has);
   };
-  llvm::SetVector<Operation *> list;
+  llvm::SetVector<Value> list;
   auto add = [&](Value value) {
     Operation *op = value.getDefiningOp();
-    bool isAlike =
-        isa_and_nonnull<AllGatherOp, AllReduceOp, ReduceScatterOp>(op) && isOver(cast<MoveOpInterface>(op), true);
-    if (op && !isAlike) // in a move over all of `axes`, all ranks have the same value, or a block of it
-      list.insert(op);
+    // In a move over all of `axes`, all ranks have the same value, or a block of it.
+    if (!isa_and_nonnull<AllGatherOp, AllReduceOp, ReduceScatterOp>(op) || !isOver(cast<MoveOpInterface>(op), true))
+      list.insert(value);
   };
   add(sum);
   for (size_t i = 0; i < list.size(); ++i)
-    llvm::for_each(list[i]->getOperands(), add);
-  return llvm::any_of(
-      list, [&](Operation *op) { return isa<PadOp, MaskOp>(op) && isOver(cast<MoveOpInterface>(op), false); });
+    origins.forEach(list[i], add);
+  return llvm::any_of(list, [&](Value value) {
+    Operation *op = value.getDefiningOp();
+    return isa_and_nonnull<ReceiveOp>(op) ||
+           (isa_and_nonnull<PadOp, MaskOp>(op) && isOver(cast<MoveOpInterface>(op), false));
+  });
 }
 
 namespace {
@@ -82,13 +103,9 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
       hasRing |= zigzagRanks(function) > 0;
       if (failed(windowAttention(function, mesh)))
         return signalPassFailure();
-      if (axes.empty())
-        continue;
-      Block &body = function.getBody().front();
-      for (auto accumulate : body.getOps<AccumulateOp>())
-        windowProducts(accumulate.getBody().front(), mesh, axes, windowed, stays);
-      windowProducts(body, mesh, axes, windowed, stays);
     }
+    if (!axes.empty())
+      windowProducts(module, mesh, axes, windowed, stays);
     if (hasRing)
       tidyCalls(module); // passes the rank's coordinate in the ring to tasks
     for (const auto &[what, first] : staying) {

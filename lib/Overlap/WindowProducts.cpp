@@ -269,9 +269,23 @@ private:
 
 } // namespace
 
-void pc::windowProducts(Block &block, MeshAttr mesh, ArrayRef<std::string> axes, SmallVectorImpl<ArrayAttr> &windowed,
-                        llvm::function_ref<void(StayingMove)> stays) {
-  BlockDecisions decisions(block, mesh, axes);
-  decisions.forStaying(stays);
-  Writer(block, decisions).run(windowed);
+/// Decides for all blocks before it writes any, because decisions follow values through other functions.
+void pc::windowProducts(ModuleOp module, MeshAttr mesh, ArrayRef<std::string> axes,
+                        SmallVectorImpl<ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays) {
+  const Origins origins(module);
+  std::vector<std::pair<Block *, BlockDecisions>> all;
+  auto decide = [&](Block &block) {
+    all.emplace_back(&block, BlockDecisions(block, mesh, axes, origins));
+    all.back().second.forStaying(stays);
+  };
+  for (func::FuncOp function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal())
+      continue;
+    Block &body = function.getBody().front();
+    for (auto accumulate : body.getOps<AccumulateOp>())
+      decide(accumulate.getBody().front());
+    decide(body);
+  }
+  for (auto &[block, decisions] : all)
+    Writer(*block, decisions).run(windowed);
 }

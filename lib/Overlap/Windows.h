@@ -25,15 +25,28 @@ struct StayingMove {
 };
 
 /// Rewrites gathers that feed matrix products, and reduce_scatters of the products' results, over any of `axes` or a
-/// part of one that was split in two ("tp.0"). Adds the axes of every rewritten move to `windowed`. Calls `stays`,
-/// before anything is written, for every such move that is not rewritten.
-void windowProducts(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes,
+/// part of one that was split in two ("tp.0"), in the functions of `module` and their accumulations. Adds the axes of
+/// every rewritten move to `windowed`. Calls `stays`, before anything is written, for every such move that is not
+/// rewritten.
+void windowProducts(mlir::ModuleOp module, MeshAttr mesh, llvm::ArrayRef<std::string> axes,
                     llvm::SmallVectorImpl<mlir::ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays);
+
+/// Where values come from, also those that a task's function gets or returns.
+class Origins {
+public:
+  explicit Origins(mlir::ModuleOp module);
+  /// Calls `f` for the values from which `value` is computed or copied.
+  void forEach(mlir::Value value, llvm::function_ref<void(mlir::Value)> f) const;
+
+private:
+  mlir::ModuleOp module;
+  llvm::DenseMap<mlir::StringAttr, llvm::SmallVector<CallOp>> calls;
+};
 
 /// Whether a sum over `axes` contains an addend that only one rank along them has. Examples are gradients of a residual
 /// whose sum is followed by a norm, of keys that all ranks have, and of the loss of an uneven load of experts. Such
 /// sums are not passed around the ring, because the proof could not tell which ranks' addends they contain.
-bool hasLoneAddend(mlir::Value sum, mlir::ArrayAttr axes);
+bool hasLoneAddend(mlir::Value sum, mlir::ArrayAttr axes, const Origins &origins);
 
 /// Whether `axis` is `name` or a part of it: "tp", "tp.0".
 inline bool isAxisOf(mlir::StringAttr axis, llvm::StringRef name) {

@@ -159,7 +159,7 @@ private:
 
   ModuleOp module;
   DimClasses classes;
-  int64_t chunks; ///< of the sequence, whose tokens stay together
+  int64_t chunks;               ///< of the sequence, whose tokens stay together
   std::set<unsigned> sequences; ///< the classes
 };
 
