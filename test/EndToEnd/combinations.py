@@ -28,7 +28,7 @@ FLAGS = [(.5, "", ["--precision=bf16", "--precision=fp8", "--precision=fp8 --fp8
          (1, "rep=", ["--zero=3:dp --data-parallel=ddp:rep", "--zero=3:dp --zero-outer=rep"]), (.3, "", [f"--optimizer={name}" for name in ("muon", "lion", "adafactor", "amsgrad", "sgd")]),
          (.1, "", ["--states=8bit"]), (.1, "", ["--weight-precision=int8"]), (.1, "", [f"--gradient-precision={name}" for name in ("bf16", "int8", "int4")]),
          (.2, "", ["--loss-chunks=2", "--loss-chunks=4"]), (.1, "", ["--tile=*mlp*:2"]), (.1, "", ["--ema=0.9"]), (.1, "", ["--freeze=*layers.0.*", "--freeze=*wte*"]),
-         (.1, "", ["--group=*norm*:decay=0,lr=0.5x", "--decay=matrices"]), (.06, "", ["--lora=rank=4,alpha=8"]), (.2, "", ["--pack-products"]), (.2, "", ["--bucket-bytes=30000"]),
+         (.1, "", ["--group=*norm*:decay=0,lr=0.5x", "--decay=matrices"]), (.06, "", ["--lora=rank=4,alpha=8,targets=q_proj|v_proj", "--lora=rank=4,alpha=8,targets=c_attn"]), (.2, "", ["--pack-products"]), (.2, "", ["--bucket-bytes=30000"]),
          (.1, "", ["--prefetch=2"]), (.1, "", ["--pad-vocabulary=64"]), (.06, "", ["--mode=eval"])]
 
 
