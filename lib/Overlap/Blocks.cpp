@@ -45,7 +45,7 @@ bool worksOnBlocks(Operation *op, const Row &row) {
 
 bool pc::isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }
 
-BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string> axes, const Origins &origins)
+BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string> axes, Origins &origins)
     : block(block), mesh(mesh), axes(axes), origins(origins) {
   while (!decideAll())
     ;

@@ -50,7 +50,7 @@ bool isProduct(mlir::Operation *op);
 /// The decisions for a block: which values are blocked, and how ops work on them.
 class BlockDecisions {
 public:
-  BlockDecisions(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes, const Origins &origins);
+  BlockDecisions(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes, Origins &origins);
 
   /// Returns null if the value is not blocked.
   const Blocked *blocked(mlir::Value value) const {
@@ -120,7 +120,7 @@ private:
   mlir::Block &block;
   MeshAttr mesh;
   llvm::ArrayRef<std::string> axes;
-  const Origins &origins;
+  Origins &origins;
   bool again = false;
   llvm::DenseMap<mlir::Value, Blocked> values;
   llvm::DenseMap<mlir::Operation *, BlockStep> steps;

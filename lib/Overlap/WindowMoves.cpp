@@ -8,7 +8,6 @@
 
 #include "Windows.h"
 #include "pc/Cost/Cost.h"
-#include "pc/IR/Calls.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -17,20 +16,17 @@
 using namespace mlir;
 using namespace pc;
 
-Origins::Origins(ModuleOp module) : module(module) {
-  module.walk([&](CallOp call) { calls[call.getCalleeAttr().getAttr()].push_back(call); });
+Origins::Origins(ModuleOp module) {
+  module.walk([&](CallOp call) { calls[functions.of(call).body].push_back(call); });
 }
 
-void Origins::forEach(Value value, llvm::function_ref<void(Value)> f) const {
+void Origins::forEach(Value value, llvm::function_ref<void(Value)> f) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto task = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    if (auto found = task ? calls.find(task.getSymNameAttr()) : calls.end(); found != calls.end())
+    if (auto found = calls.find(argument.getOwner()); found != calls.end())
       for (CallOp call : found->second)
         f(call.getInputs()[argument.getArgNumber()]);
   } else if (auto call = value.getDefiningOp<CallOp>()) {
-    auto task = cast<func::FuncOp>(SymbolTable::lookupSymbolIn(module, call.getCalleeAttr()));
-    Operation *end = task.getBody().front().getTerminator();
-    f(end->getOperand(cast<OpResult>(value).getResultNumber()));
+    f(functions.of(call).results()[cast<OpResult>(value).getResultNumber()]);
   } else {
     llvm::for_each(value.getDefiningOp()->getOperands(), f);
   }
@@ -38,7 +34,7 @@ void Origins::forEach(Value value, llvm::function_ref<void(Value)> f) const {
 
 /// Goes back from the sum, but not past moves that make a value equal on all ranks along `axes`. A pad or mask over one
 /// of these axes leaves a value on one rank only; a value of another stage may be such a one.
-bool pc::hasLoneAddend(Value sum, ArrayAttr axes, const Origins &origins) {
+bool pc::hasLoneAddend(Value sum, ArrayAttr axes, Origins &origins) {
   auto isOver = [&](MoveOpInterface move, bool all) {
     auto own = move.getMoveAxes();
     auto has = [&](Attribute axis) { return llvm::is_contained(own, axis); };

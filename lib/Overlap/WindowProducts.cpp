@@ -272,7 +272,7 @@ private:
 /// Decides for all blocks before it writes any, because decisions follow values through other functions.
 void pc::windowProducts(ModuleOp module, MeshAttr mesh, ArrayRef<std::string> axes,
                         SmallVectorImpl<ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays) {
-  const Origins origins(module);
+  Origins origins(module);
   std::vector<std::pair<Block *, BlockDecisions>> all;
   auto decide = [&](Block &block) {
     all.emplace_back(&block, BlockDecisions(block, mesh, axes, origins));

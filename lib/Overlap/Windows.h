@@ -6,9 +6,7 @@
 #ifndef PC_LIB_OVERLAP_WINDOWS_H
 #define PC_LIB_OVERLAP_WINDOWS_H
 
-#include "pc/IR/PC.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "pc/IR/Calls.h"
 
 namespace pc {
 
@@ -31,22 +29,22 @@ struct StayingMove {
 void windowProducts(mlir::ModuleOp module, MeshAttr mesh, llvm::ArrayRef<std::string> axes,
                     llvm::SmallVectorImpl<mlir::ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays);
 
-/// Where values come from, also those that a task's function gets or returns.
+/// Where values come from, also those that a task's function gets or returns. The program must not change meanwhile.
 class Origins {
 public:
   explicit Origins(mlir::ModuleOp module);
   /// Calls `f` for the values from which `value` is computed or copied.
-  void forEach(mlir::Value value, llvm::function_ref<void(mlir::Value)> f) const;
+  void forEach(mlir::Value value, llvm::function_ref<void(mlir::Value)> f);
 
 private:
-  mlir::ModuleOp module;
-  llvm::DenseMap<mlir::StringAttr, llvm::SmallVector<CallOp>> calls;
+  TaskFunctions functions;
+  llvm::DenseMap<mlir::Block *, llvm::SmallVector<CallOp>> calls; ///< of functions, by their bodies
 };
 
 /// Whether a sum over `axes` contains an addend that only one rank along them has. Examples are gradients of a residual
 /// whose sum is followed by a norm, of keys that all ranks have, and of the loss of an uneven load of experts. Such
 /// sums are not passed around the ring, because the proof could not tell which ranks' addends they contain.
-bool hasLoneAddend(mlir::Value sum, mlir::ArrayAttr axes, const Origins &origins);
+bool hasLoneAddend(mlir::Value sum, mlir::ArrayAttr axes, Origins &origins);
 
 /// Whether `axis` is `name` or a part of it: "tp", "tp.0".
 inline bool isAxisOf(mlir::StringAttr axis, llvm::StringRef name) {

@@ -10,10 +10,9 @@ from collections import Counter
 
 from cases import GOLDEN, LONG, Case, mesh_flags
 
-HEADS = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=64)
-SIZES = {"gpt2": dict(n_embd=256, n_inner=512, n_head=4, n_positions=512), "llama": dict(num_attention_heads=4, num_key_value_heads=2), "qwen3": HEADS, "gemma2": HEADS,
-         "mixtral": dict(num_attention_heads=4, num_key_value_heads=2, intermediate_size=256), "qwen3_moe": HEADS | dict(moe_intermediate_size=256)}
-WIDE = dict(hidden_size=256, intermediate_size=512, max_position_embeddings=512)
+SIZES = {"gpt2": dict(n_embd=256, n_inner=512, n_head=4, n_positions=512), "llama": {}, "qwen3": dict(head_dim=64), "gemma2": dict(head_dim=64), "mixtral": dict(intermediate_size=256),
+         "qwen3_moe": dict(head_dim=64, moe_intermediate_size=256)}
+WIDE = dict(hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512)
 MESHES = ["1", "dp=2", "tp=2", "cp=2", "pp=2", "dp=2,tp=2", "pp=2,dp=2", "pp=2,tp=2", "pp=2,cp=2", "dp=2,cp=2", "cp=2,tp=2", "ep=2", "dp=2,ep=2", "ep=2,tp=2", "pp=2,ep=2",
           "outer=2", "outer=2,tp=2", "row=2,col=2", "rep=2,dp=2", "pp=2,dp=2,tp=2", "tp=4"]
 DISK = ["states", "parameters", "activations", "masters", "states,activations"]
@@ -28,7 +27,8 @@ FLAGS = [(.5, "", ["--precision=bf16", "--precision=fp8", "--precision=fp8 --fp8
          (1, "rep=", ["--zero=3:dp --data-parallel=ddp:rep", "--zero=3:dp --zero-outer=rep"]), (.3, "", [f"--optimizer={name}" for name in ("muon", "lion", "adafactor", "amsgrad", "sgd")]),
          (.1, "", ["--states=8bit"]), (.1, "", ["--weight-precision=int8"]), (.1, "", [f"--gradient-precision={name}" for name in ("bf16", "int8", "int4")]),
          (.2, "", ["--loss-chunks=2", "--loss-chunks=4"]), (.1, "", ["--tile=*mlp*:2"]), (.1, "", ["--ema=0.9"]), (.1, "", ["--freeze=*layers.0.*", "--freeze=*wte*"]),
-         (.1, "", ["--group=*norm*:decay=0,lr=0.5x", "--decay=matrices"]), (.06, "", ["--lora=rank=4,alpha=8,targets=q_proj|v_proj", "--lora=rank=4,alpha=8,targets=c_attn"]), (.2, "", ["--pack-products"]), (.2, "", ["--bucket-bytes=30000"]),
+         (.1, "", ["--group=*norm*:decay=0,lr=0.5x", "--decay=matrices"]), (.06, "", ["--lora=rank=4,alpha=8,targets=q_proj|v_proj", "--lora=rank=4,alpha=8,targets=c_attn"]),
+         (.2, "", ["--pack-products"]), (.2, "", ["--bucket-bytes=30000"]),
          (.1, "", ["--prefetch=2"]), (.1, "", ["--pad-vocabulary=64"]), (.06, "", ["--mode=eval"])]
 
 
